@@ -1,0 +1,277 @@
+"""Arrow columns as plain 64-bit numbers.
+
+Everything the engine compares is one of three things: an ``int64`` (integers, times, dates,
+durations), a ``uint64``, or a ``float64``.  `physical` gives that view of a column without a copy
+where the memory already looks so; `order_key` turns any of them into an ``int64`` that sorts the
+same way, so that fences, expiry bounds and sort keys have one type.
+
+    column  ──physical──▶  values + validity  ──order_key──▶  int64, NO_VALUE for null and NaN
+
+Left out: decimals as join attributes (they may need 128 bits); they travel as payload.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import InputError
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+NO_VALUE = INT64_MAX
+"""The order key of null and NaN: after everything, below nothing."""
+
+_STORED_AS = {
+    pa.types.is_date32: np.int32,
+    pa.types.is_time32: np.int32,
+    pa.types.is_date64: np.int64,
+    pa.types.is_time64: np.int64,
+    pa.types.is_timestamp: np.int64,
+    pa.types.is_duration: np.int64,
+}
+
+
+def is_temporal(data_type: pa.DataType) -> bool:
+    """Whether values are stored as a count of time units."""
+    return any(test(data_type) for test in _STORED_AS)
+
+
+def is_numeric(data_type: pa.DataType) -> bool:
+    """Whether values can be a join attribute: they have an order and a distance."""
+    return (
+        pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or is_temporal(data_type)
+    )
+
+
+def stored_dtype(data_type: pa.DataType) -> np.dtype[Any]:
+    """The NumPy type of a numeric column's buffer."""
+    for test, dtype in _STORED_AS.items():
+        if test(data_type):
+            return np.dtype(dtype)
+    return np.dtype(data_type.to_pandas_dtype())
+
+
+def physical(column: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:
+    """A numeric column's values as stored, and which are valid (None: all of them)."""
+    dtype = stored_dtype(column.type)
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        values = np.zeros(len(column), dtype)
+    else:
+        values = np.frombuffer(buffer, dtype, count=column.offset + len(column))[column.offset :]
+    valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+    return values, valid
+
+
+def comparable(column: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:
+    """Values widened to int64, uint64 or float64, and which of them count (not null, not NaN)."""
+    values, valid = physical(column)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64, copy=False)
+        nan = np.isnan(values)
+        if nan.any():
+            valid = ~nan if valid is None else valid & ~nan
+    elif values.dtype != np.uint64:
+        values = values.astype(np.int64, copy=False)
+    return values, valid
+
+
+def order_key(column: pa.Array) -> Int64s:
+    """Numbers that sort as the column does; null and NaN last, -0.0 equal to 0.0.
+
+    >>> order_key(pa.array([-1.5, -0.0, 0.0, None, float("nan")])).argsort(kind="stable").tolist()
+    [0, 1, 2, 3, 4]
+    """
+    values, valid = comparable(column)
+    if values.dtype == np.float64:
+        keys = float_key(values)
+    elif values.dtype == np.uint64:
+        keys = (values ^ np.uint64(1 << 63)).view(np.int64)
+    else:
+        keys = values
+    return keys if valid is None else np.where(valid, keys, NO_VALUE)
+
+
+def float_key(values: npt.NDArray[np.float64]) -> Int64s:
+    """Bits of a float rearranged so that they compare like the floats."""
+    bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return np.where(bits < 0, bits ^ INT64_MAX, bits)
+
+
+def bound_key(bound: object, data_type: pa.DataType, column: str) -> int:
+    """The order key of a bound given as a Python, NumPy or Arrow value.
+
+    Exact: a fractional bound on an integer column, or an integer that no float64 holds, becomes
+    the next value upward, so that ``value < bound`` keeps its meaning.
+
+    >>> bound_key(2.5, pa.int64(), "t")
+    3
+    """
+    if bound is None or (isinstance(bound, float) and math.isnan(bound)):
+        raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
+    if isinstance(bound, pa.Scalar):
+        return _scalar_key(bound, data_type, column)
+    if isinstance(bound, np.datetime64 | np.timedelta64):
+        return _scalar_key(pa.scalar(bound), data_type, column)
+    if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
+        return _scalar_key(_as_scalar(bound, data_type, column), data_type, column)
+    if pa.types.is_floating(data_type):
+        return int(float_key(np.array([_float_upward(bound)]))[0])
+    limits = np.iinfo(stored_dtype(data_type))
+    whole = _whole_upward(bound, limits)
+    if whole > limits.max:
+        raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")
+    whole = max(whole, int(limits.min))
+    return whole - 2**63 if data_type == pa.uint64() else whole
+
+
+def _as_scalar(bound: object, data_type: pa.DataType, column: str) -> pa.Scalar:
+    try:
+        return pa.scalar(bound, data_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
+        raise InputError(f"column {column!r} ({data_type}): {bound!r} is no bound: {e}") from e
+
+
+def _scalar_key(scalar: pa.Scalar, data_type: pa.DataType, column: str) -> int:
+    if not scalar.is_valid:
+        raise InputError(f"column {column!r}: null is no bound; give a value of the column")
+    if pa.types.is_timestamp(data_type) and (
+        not pa.types.is_timestamp(scalar.type)
+        or (scalar.type.tz is None) != (data_type.tz is None)
+    ):
+        raise InputError(
+            f"column {column!r} is {data_type} and the bound {scalar} is {scalar.type}; "
+            "give both a time zone or neither"
+        )
+    try:
+        return int(order_key(pa.array([scalar.cast(data_type)], data_type))[0])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise InputError(f"column {column!r} ({data_type}): {scalar} is no bound: {e}") from e
+
+
+def _whole_upward(bound: Any, limits: Any) -> int:
+    if isinstance(bound, float | np.floating):
+        if math.isinf(bound):
+            return int(limits.max) + 1 if bound > 0 else int(limits.min)
+        return math.ceil(bound)
+    return int(bound)
+
+
+def _float_upward(bound: Any) -> float:
+    try:
+        value = float(bound)
+    except OverflowError:
+        return math.inf if bound > 0 else -1.7976931348623157e308
+    return math.nextafter(value, math.inf) if value < bound else value
+
+
+def key_code(column: pa.Array) -> Int64s:
+    """One number for each value of an equality key; equal values have equal codes.
+
+    Numbers and times are their own code.  Text and bytes are hashed: two keys may share a code,
+    which costs a comparison later and never a match.
+    """
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    if is_numeric(column.type):
+        return order_key(column)
+    codes = hash_bytes(_as_bytes(column))
+    return codes if column.null_count == 0 else np.where(_valid(column), codes, NO_VALUE)
+
+
+def _valid(column: pa.Array) -> Bools:
+    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    try:
+        return column.cast(pa.large_binary())
+    except pa.ArrowNotImplementedError as e:
+        raise InputError(f"a column of type {column.type} can't be an equality key") from e
+
+
+def hash_bytes(column: pa.Array) -> Int64s:
+    """A 64-bit hash of each value of a ``large_binary`` column, eight bytes at a time.
+
+    All values advance together, so the work is a few array operations for each eight bytes of the
+    longest value instead of Python for each row.
+    """
+    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset :][: len(column) + 1]
+    data = column.buffers()[2]
+    padded = np.zeros((int(offsets[-1]) if len(offsets) else 0) + 8, np.uint8)
+    if data is not None:
+        padded[: offsets[-1]] = np.frombuffer(data, np.uint8)[: offsets[-1]]
+    words = np.ndarray((len(padded) - 7,), np.uint64, padded, strides=(1,))
+    lengths = np.diff(offsets)
+    codes = _mixed(lengths.astype(np.uint64) + np.uint64(1))
+    active, done = np.flatnonzero(lengths > 0), 0
+    while len(active):
+        left = lengths[active] - done
+        keep = np.where(left >= 8, 0, 64 - 8 * left).astype(np.uint64)
+        chunk = words[offsets[:-1][active] + done] << keep >> keep
+        codes[active] = _mixed(codes[active] ^ chunk)
+        done += 8
+        active = active[left > 8]
+    return codes.view(np.int64)
+
+
+def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(32))
+    return mixed
+
+
+_PLAIN: dict[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]] = {
+    pa.types.is_dictionary: lambda t: t.value_type,
+    pa.types.is_run_end_encoded: lambda t: t.value_type,
+    pa.types.is_string_view: lambda t: pa.large_string(),
+    pa.types.is_binary_view: lambda t: pa.large_binary(),
+    pa.types.is_list_view: lambda t: pa.list_(t.value_field),
+    pa.types.is_large_list_view: lambda t: pa.large_list(t.value_field),
+}
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """The type a column has inside a page: shared dictionaries and views become plain values."""
+    for test, plain in _PLAIN.items():
+        if test(data_type):
+            return plain(data_type)
+    return data_type
+
+
+def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns of `schema`, by name, cast where the type differs."""
+    columns = []
+    for field in schema:
+        column = batch.column(batch.schema.get_field_index(field.name))
+        if column.type != field.type:
+            column = _cast(column, field)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        if pa.types.is_run_end_encoded(column.type):
+            return pc.run_end_decode(column).cast(field.type)
+        if pa.types.is_run_end_encoded(field.type):
+            return pc.run_end_encode(column, field.type.run_end_type)
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise InputError(
+            f"column {field.name!r} is {column.type} and can't be kept as {field.type}: {e}"
+        ) from e
