@@ -1,0 +1,292 @@
+"""ε-Grid-Order: which cell a row lies in, and which cells it can reach.
+
+The space of the join attributes is cut into cells, ε wide in every dimension.  Rows are ordered
+by their cells, dimension by dimension, the equality keys first:
+
+      x ▲                        (t, x) cells in ε-Grid-Order:
+      2 │  3   6   9             (0,0) (0,1) (0,2) (1,0) … (2,2)
+      1 │  2   5   8
+      0 │  1   4   7             what lies within ε of a row in cell (1,1) lies in the cells
+        └────────────▶ t         (0,0) … (2,2) around it, and so between two places of the order
+           0   1   2
+
+Invariants:
+* The cell is monotone in the value.  Integers and times are divided exactly.  What does not fit
+  64 bits is clamped, which joins cells at the far ends and keeps the order.
+* No two values that the predicate ``lo <= right - left <= hi`` accepts lie outside each other's
+  `Dimension.reach`, whatever the rounding.  Floats exactly ε apart can land two cells apart when
+  cells are exactly ε wide, because the difference is rounded as well; our float cells are wider by
+  one part in a million (`FLOAT_SLACK`), so that one cell on each side suffices again.  The reach
+  is computed from the width in force and would widen by itself if the slack did not suffice.
+* Null and NaN lie in the cell `NO_CELL`, after all others and within nobody's reach.
+
+The papers' printed inequality orders cells downward; this order is ascending.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .columns import (
+    INT64_MAX,
+    INT64_MIN,
+    Int64s,
+    comparable,
+    is_numeric,
+    key_code,
+    order_key,
+)
+from .errors import InputError
+from .units import parse_duration
+
+NO_CELL = INT64_MAX
+LAST_CELL = INT64_MAX - 1
+FIRST_CELL = INT64_MIN
+FLOAT_SLACK = 2.0**-20
+
+Tolerance = int | float | str | timedelta | tuple[Any, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An equality key: a leading dimension in which only the same cell is within reach."""
+
+    name: str
+
+    def cells(self, column: pa.Array) -> Int64s:
+        """Equal values in equal cells, null in `NO_CELL`."""
+        codes = key_code(column)
+        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        clamped = np.minimum(codes, LAST_CELL)
+        if pa.types.is_floating(column.type):
+            return np.where(codes == NO_CELL, NO_CELL, clamped)
+        return clamped if valid is None else np.where(valid, clamped, NO_CELL)
+
+    def reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+        """The cells that rows of the cells `first` to `last` can meet: the same ones."""
+        return first, last
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A join attribute with its tolerance, in the column's own unit.
+
+    `lo` and `hi` bound ``right - left``; both None leaves the attribute unconstrained, and then
+    every value shares one cell.  `width` is the width of a cell.
+    """
+
+    name: str
+    lo: int | float | None
+    hi: int | float | None
+    width: int | float
+
+    @classmethod
+    def of(cls, field: pa.Field, tolerance: Tolerance) -> Dimension:
+        """The dimension of a column with a tolerance as a user writes it.
+
+        >>> Dimension.of(pa.field("t", pa.timestamp("ms")), "10min")
+        Dimension(name='t', lo=-600000, hi=600000, width=600000)
+        >>> Dimension.of(pa.field("t", pa.int64()), (-10, 0)).width
+        5
+        """
+        if not is_numeric(field.type):
+            raise InputError(
+                f"column {field.name!r} is {field.type}; a join attribute must be a number, "
+                "a time, a date or a duration"
+            )
+        if tolerance is None:
+            return cls(field.name, None, None, 0)
+        is_float = pa.types.is_floating(field.type)
+        pair = tolerance if isinstance(tolerance, tuple) else (None, tolerance)
+        if len(pair) != 2:
+            raise InputError(f"column {field.name!r}: a tolerance is one value or a pair (lo, hi)")
+        hi = _in_units(pair[1], field, upward=False)
+        if isinstance(tolerance, tuple):
+            lo = _in_units(pair[0], field, upward=True)
+        elif hi < 0:
+            raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} is negative")
+        else:
+            lo = -hi
+        if lo > hi:
+            raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} admits nothing")
+        return cls(field.name, lo, hi, _float_width(lo, hi) if is_float else _int_width(lo, hi))
+
+    def cells(self, column: pa.Array) -> Int64s:
+        """The cell of each value; `NO_CELL` for null and NaN."""
+        values, valid = comparable(column)
+        if self.lo is None:
+            cells = np.zeros(len(column), np.int64)
+        elif values.dtype == np.float64:
+            cells = self._float_cells(values, column)
+        elif values.dtype == np.uint64:
+            cells = np.minimum(values // np.uint64(self.width), np.uint64(LAST_CELL)).astype(
+                np.int64
+            )
+        else:
+            cells = np.minimum(values // np.int64(self.width), LAST_CELL)
+        return cells if valid is None else np.where(valid, cells, NO_CELL)
+
+    def _float_cells(self, values: Any, column: pa.Array) -> Int64s:
+        if self.width == 0:
+            return np.minimum(order_key(column), LAST_CELL)
+        with np.errstate(over="ignore", invalid="ignore"):
+            floors = np.floor(values / self.width)
+        return _clamped(floors)
+
+    def reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+        """The first and last cell that rows of the cells `first` to `last` can meet.
+
+        >>> near = Dimension.of(pa.field("x", pa.float64()), 0.1)
+        >>> [c.tolist() for c in near.reach(np.array([7]), np.array([7]))]
+        [[6], [8]]
+        """
+        if self.lo is None or self.hi is None:
+            return np.full_like(first, FIRST_CELL), np.full_like(last, LAST_CELL)
+        if self.width == 0:
+            return first, last
+        if isinstance(self.width, float):
+            return self._float_reach(first, last)
+        lo, hi = int(self.lo), int(self.hi)
+        return (
+            _shifted(first, lo // self.width),
+            _shifted(last, (self.width - 1 + hi) // self.width),
+        )
+
+    def _float_reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+        # A value in cell c satisfies c - e <= value / width < c + 1 + e, where e bounds what the
+        # rounding of quotient, difference and cell number adds up to.
+        with np.errstate(over="ignore", invalid="ignore"):
+            down = first + np.float64(self.lo) / self.width
+            up = last + 1.0 + np.float64(self.hi) / self.width
+            error_down = (np.abs(first.astype(np.float64)) + np.abs(down) + 4) * 2.0**-50
+            error_up = (np.abs(last.astype(np.float64)) + np.abs(up) + 4) * 2.0**-50
+            return (
+                _clamped(np.floor(down - error_down)),
+                _clamped(np.ceil(up + error_up) - 1),
+            )
+
+    def swapped(self) -> Dimension:
+        """The same constraint seen from the other side."""
+        if self.lo is None or self.hi is None:
+            return self
+        return Dimension(self.name, -self.hi, -self.lo, self.width)
+
+
+def _in_units(value: Any, field: pa.Field, *, upward: bool) -> int | float:
+    name, data_type = field.name, field.type
+    if isinstance(value, str | timedelta):
+        return parse_duration(value, _unit_of(field))
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InputError(f"column {name!r}: {value!r} is not a tolerance")
+    if math.isnan(value) or math.isinf(value):
+        raise InputError(f"column {name!r}: the tolerance must be finite; use None for no limit")
+    if pa.types.is_floating(data_type):
+        return float(value)
+    return math.ceil(value) if upward else math.floor(value)
+
+
+def _unit_of(field: pa.Field) -> str:
+    if pa.types.is_date32(field.type):
+        return "D"
+    if pa.types.is_date64(field.type):
+        return "ms"
+    if not hasattr(field.type, "unit"):
+        raise InputError(
+            f"column {field.name!r} is {field.type}: a tolerance of time needs a time column"
+        )
+    return str(field.type.unit)
+
+
+def _int_width(lo: int | float, hi: int | float) -> int:
+    half = -((int(lo) - int(hi)) // 2)
+    return min(max(half, 1), INT64_MAX)
+
+
+def _float_width(lo: float, hi: float) -> float:
+    half = hi / 2 - lo / 2
+    widest = half if half > 0 else max(abs(lo), abs(hi))
+    return min(float(widest * (1 + FLOAT_SLACK)), 1.7976931348623157e308)
+
+
+def _clamped(floors: Any) -> Int64s:
+    """Floats as cell numbers; beyond 64 bits they become the first or the last cell."""
+    cells = np.empty(floors.shape, np.int64)
+    high, low = floors >= 2.0**63, floors < -(2.0**63)
+    outside = high | low | np.isnan(floors)
+    np.copyto(cells, np.where(outside, 0, floors), casting="unsafe")
+    cells[high] = LAST_CELL
+    cells[low] = FIRST_CELL
+    return np.minimum(cells, LAST_CELL)
+
+
+def _shifted(cells: Int64s, by: int) -> Int64s:
+    """``cells + by`` with saturation, for any Python integer `by`."""
+    edge = LAST_CELL if by >= 0 else FIRST_CELL
+    limit = edge - by
+    if not INT64_MIN <= limit <= INT64_MAX:
+        return np.full_like(cells, edge)
+    moved = (cells.view(np.uint64) + np.uint64(by % 2**64)).view(np.int64)
+    return np.where(cells > limit if by >= 0 else cells < limit, edge, moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The equality keys and dimensions that order a window; the first dimension is the order
+    attribute, by which streams are sorted and windows expire."""
+
+    keys: tuple[Key, ...]
+    dimensions: tuple[Dimension, ...]
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        on: Mapping[str, Tolerance],
+        by: str | Sequence[str] | None = None,
+    ) -> Grid:
+        """The grid of a schema, from tolerances by column and equality keys.
+
+        >>> schema = pa.schema([("t", pa.int64()), ("room", pa.string())])
+        >>> Grid.of(schema, on={"t": 10}, by="room").names
+        ('room', 't')
+        """
+        names = [by] if isinstance(by, str) else list(by or ())
+        if not on:
+            raise InputError("on={} names no column; give at least the order attribute")
+        if len({*names, *on}) != len(names) + len(on):
+            raise InputError("a column is named twice among the join attributes")
+        dimensions = tuple(Dimension.of(_field(schema, name), eps) for name, eps in on.items())
+        return cls(tuple(Key(_field(schema, name).name) for name in names), dimensions)
+
+    @property
+    def order(self) -> Dimension:
+        """The order attribute."""
+        return self.dimensions[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that lead a page, in the order of the cell's coordinates."""
+        return tuple(d.name for d in (*self.keys, *self.dimensions))
+
+    def cells(self, batch: pa.RecordBatch) -> list[Int64s]:
+        """One array of cell coordinates for each key and dimension."""
+        return [d.cells(batch.column(d.name)) for d in (*self.keys, *self.dimensions)]
+
+    def sort_keys(self, batch: pa.RecordBatch) -> list[Int64s]:
+        """What ε-Grid-Order sorts by: the cells, then the order attribute."""
+        return [*self.cells(batch), order_key(batch.column(self.order.name))]
+
+
+def _field(schema: pa.Schema, name: str) -> pa.Field:
+    places = schema.get_all_field_indices(name)
+    if len(places) != 1:
+        problem = "is not there" if not places else "stands there twice"
+        raise InputError(f"column {name!r} {problem}; the columns are {schema.names}")
+    return schema.field(places[0])
