@@ -1,0 +1,513 @@
+"""The buffer pool: frames for pages, inside a byte budget that is never exceeded.
+
+    pin(page) ──▶ in a frame? ──yes──▶ hit
+                      │no
+                      ▼
+              make room (evict the replacer's victim; write it first if it is new)
+                      │
+                      ▼
+              read from the page file ──▶ frame ──▶ guard
+
+What counts against the budget: the bytes of every frame, what callers have reserved (sort space,
+rows waiting to be written), and room for the copy that LMDB keeps of a transaction's pages.  A
+frame is as large as its page's bytes, so half-empty pages cost half.  Decoding costs nothing: the
+columns are views of the frame.
+
+New pages are written late: when they are evicted, or when a step is completed.  A window that fits
+the budget therefore never touches the disk.
+
+Invariants, all of them in `check`:
+* frames + reservations + write space <= budget;
+* a pinned page is in a frame, and a page being read is pinned by its reader;
+* every page in a frame is known to the replacer; a page that is not dirty is in the page file.
+
+One lock guards the state.  Reads of pages run outside it, so that two workers and a prefetcher
+overlap; whoever wants a page that is being read waits for that read.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from .columns import physical
+from .errors import BudgetError
+from .layout import Page, PageId, decode_page, schema_mark
+from .pagefile import PageFile
+from .replacer import LeastRecentlyUsed, Replacer
+from .trace import NoTrace, Trace
+from .units import format_size
+
+FRAMES_MIN = 32
+TRANSACTION_BYTES_MAX = 32 * 2**20
+
+
+def smallest_budget(page_size: int) -> int:
+    """The least budget in which every storage operation works."""
+    return FRAMES_MIN * page_size
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the pool has done so far."""
+
+    pins: int = 0
+    hits: int = 0
+    reads: int = 0
+    makes: int = 0
+    writes: int = 0
+    evictions: int = 0
+    drops: int = 0
+    expiries: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_peak: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counters by name."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Frame:
+    """One page in memory."""
+
+    number: int
+    size: int
+    data: pa.Buffer | None
+    is_dirty: bool
+    pins: int = 0
+    page: Page | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the pool knows of a window: its name in traces and its pages' columns."""
+
+    name: str
+    schema: pa.Schema
+    mark: int
+
+
+class Pinned:
+    """A guard: the page stays in its frame until the block ends.
+
+    >>> from matwin.storage import Store
+    >>> with Store(memory="4MiB") as store:
+    ...     window = store.window("w", pa.schema([("t", pa.int64())]), on={"t": 10})
+    ...     window.append(pa.record_batch({"t": [3, 1, 2]}))
+    ...     with store.pool.pin(window.pages()[0].page_id) as page:
+    ...         page.values("t").tolist()
+    [1, 2, 3]
+    """
+
+    __slots__ = ("_frame", "_page", "_pool", "page_id")
+
+    def __init__(self, pool: BufferPool, page_id: PageId, frame: Frame, page: Page) -> None:
+        self.page_id = page_id
+        self._pool = pool
+        self._frame: Frame | None = frame
+        self._page: Page | None = page
+
+    @property
+    def page(self) -> Page:
+        """The decoded page; only inside the block."""
+        if self._page is None:
+            raise RuntimeError(f"{self.page_id} is not pinned any more")
+        return self._page
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows, as views of the frame."""
+        return self.page.batch
+
+    def values(self, name: str) -> npt.NDArray[Any]:
+        """A numeric column's values as stored, as a view of the frame."""
+        return physical(self.batch.column(name))[0]
+
+    def release(self) -> None:
+        """Unpin; once is enough, and more does no harm."""
+        frame, self._frame, self._page = self._frame, None, None
+        if frame is not None:
+            self._pool._unpin(self.page_id, frame)
+
+    def __enter__(self) -> Pinned:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class BufferPool:
+    """Frames over a page file."""
+
+    def __init__(
+        self,
+        file: PageFile,
+        *,
+        budget_bytes: int,
+        replacer: Replacer | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        smallest = smallest_budget(file.page_size)
+        if budget_bytes < smallest:
+            raise BudgetError(
+                f"a budget of {format_size(budget_bytes)} is too small for pages of "
+                f"{format_size(file.page_size)}; the smallest that works is "
+                f"{format_size(smallest)} ({smallest} bytes)",
+                smallest_bytes=smallest,
+            )
+        self.file = file
+        self.budget_bytes = budget_bytes
+        self.counters = Counters()
+        self.epoch = 0
+        self.write_space = min(max(budget_bytes // 8, file.page_size), TRANSACTION_BYTES_MAX)
+        self._replacer = replacer or LeastRecentlyUsed()
+        self._trace = trace or NoTrace()
+        self._frames: dict[PageId, Frame] = {}
+        self._kinds: dict[int, Kind] = {}
+        self._numbers_free: list[int] = []
+        self._numbers_used = 0
+        self._frame_bytes = 0
+        self._reserved_bytes = 0
+        self._lock = threading.Condition()
+
+    # ── windows ──────────────────────────────────────────────────────────────────────────────
+
+    def register(self, window: int, name: str, schema: pa.Schema) -> None:
+        """Tell the pool what a window's pages look like."""
+        self._kinds[window] = Kind(name, schema, schema_mark(schema))
+
+    def unregister(self, window: int) -> None:
+        """Forget a window that has no pages any more."""
+        self._kinds.pop(window, None)
+
+    @property
+    def windows(self) -> int:
+        """How many windows share the budget."""
+        return len(self._kinds)
+
+    def mark(self, window: int) -> int:
+        """The checksum of a window's schema, which its pages carry."""
+        return self._kinds[window].mark
+
+    # ── pages in ─────────────────────────────────────────────────────────────────────────────
+
+    def pin(self, page_id: PageId, why: str = "") -> Pinned:
+        """Hold a page in a frame, reading it if it is not there."""
+        frame = self._claim(page_id, why)
+        try:
+            if frame.page is None:
+                kind = self._kinds[page_id.window]
+                frame.page = decode_page(frame.data, kind.schema, kind.mark)
+        except BaseException:
+            self._unpin(page_id, frame)
+            raise
+        return Pinned(self, page_id, frame, frame.page)
+
+    def prefetch(self, page_id: PageId) -> bool:
+        """Read a page into a frame without pinning it; False where there is no room."""
+        try:
+            self._unpin(page_id, self._claim(page_id, "prefetch"))
+        except BudgetError:
+            return False
+        return True
+
+    def _claim(self, page_id: PageId, why: str) -> Frame:
+        with self._lock:
+            frame = self._resident(page_id)
+            if frame is not None:
+                frame.pins += 1
+                self._count("hit", page_id, frame, why)
+                self._count("pin", page_id, frame, why)
+                self._replacer.used(page_id)
+                return frame
+            # The size is known only from the page itself; a full page is the usual case.
+            frame = self._admit(page_id, self.file.page_size, is_dirty=False)
+        try:
+            data = self.file.read(page_id)
+        except BaseException:
+            with self._lock:
+                self._remove(page_id)
+                self._lock.notify_all()
+            raise
+        return self._loaded(page_id, frame, data, why)
+
+    def _resident(self, page_id: PageId) -> Frame | None:
+        """The page's frame once it is readable; None when it has to be read."""
+        while (frame := self._frames.get(page_id)) is not None and frame.data is None:
+            self._lock.wait()
+        return frame
+
+    def _loaded(self, page_id: PageId, frame: Frame, data: pa.Buffer, why: str) -> Frame:
+        with self._lock:
+            try:
+                self._resize(frame, data.size)
+            except BudgetError:
+                self._remove(page_id)
+                self._lock.notify_all()
+                raise
+            frame.data = data
+            self._count("read", page_id, frame, why)
+            self._count("pin", page_id, frame, why)
+            self._lock.notify_all()
+        return frame
+
+    def put(self, page_id: PageId, data: pa.Buffer, why: str = "", *, keep: bool = False) -> None:
+        """Give the pool a new page.  It is written when it must leave, or by `flush`.
+
+        With `keep` it stays in its frame until it is dropped.
+        """
+        with self._lock:
+            frame = self._admit(page_id, data.size, is_dirty=True)
+            frame.data = data
+            frame.pins = int(keep)
+            self._count("make", page_id, frame, why)
+
+    def _admit(self, page_id: PageId, size: int, *, is_dirty: bool) -> Frame:
+        self._make_room(size)
+        if self._numbers_free:
+            number = heapq.heappop(self._numbers_free)
+        else:
+            number, self._numbers_used = self._numbers_used, self._numbers_used + 1
+        frame = Frame(number, size, None, is_dirty, pins=0 if is_dirty else 1)
+        self._frames[page_id] = frame
+        self._grow(frame_bytes=size)
+        self._replacer.used(page_id)
+        return frame
+
+    def _resize(self, frame: Frame, size: int) -> None:
+        if size > frame.size:
+            self._make_room(size - frame.size)
+        self._grow(frame_bytes=size - frame.size)
+        frame.size = size
+
+    def _unpin(self, page_id: PageId, frame: Frame) -> None:
+        with self._lock:
+            assert frame.pins > 0, page_id
+            frame.pins -= 1
+            self._count("unpin", page_id, frame, "")
+            self._lock.notify_all()
+
+    # ── pages out ────────────────────────────────────────────────────────────────────────────
+
+    def drop(self, pages: Iterable[PageId], why: str = "", *, event: str = "drop") -> None:
+        """Give up pages: they leave their frames and the page file."""
+        with self._lock:
+            written = []
+            for page_id in pages:
+                frame = self._frames.get(page_id)
+                if frame is None:
+                    self._count(event, page_id, None, why)
+                else:
+                    self._count(event, page_id, frame, why)
+                    self._remove(page_id)
+                if frame is None or not frame.is_dirty:
+                    written.append(page_id)
+            if written:
+                self.file.free(written)
+
+    def evict(self, page_id: PageId, why: str = "") -> bool:
+        """Let an unpinned page leave its frame; False when it is not there or is pinned."""
+        with self._lock:
+            if not self._may_go(page_id):
+                return False
+            self._evict(page_id, why)
+            return True
+
+    def flush(self, why: str = "flush") -> None:
+        """Write every new page."""
+        with self._lock:
+            while self._write_back(self._frames, why):
+                pass
+
+    def _make_room(self, size: int) -> None:
+        while self._spent + size > self.budget_bytes:
+            victim = self._replacer.victim(self._may_go)
+            if victim is None:
+                raise self._too_small(size)
+            self._evict(victim, "room")
+
+    def _may_go(self, page_id: PageId) -> bool:
+        frame = self._frames.get(page_id)
+        return frame is not None and frame.pins == 0 and frame.data is not None
+
+    def _evict(self, page_id: PageId, why: str) -> None:
+        frame = self._frames[page_id]
+        if frame.is_dirty:
+            self._write_back(self._going_first(page_id), why)
+        self._count("evict", page_id, frame, why)
+        self._remove(page_id)
+
+    def _going_first(self, page_id: PageId) -> Iterator[PageId]:
+        """The victim, then the other pages that may go: one transaction serves many."""
+        yield page_id
+        for other in self._frames:
+            if other != page_id and self._may_go(other):
+                yield other
+
+    def _write_back(self, candidates: Iterable[PageId], why: str) -> bool:
+        """Write new pages in one transaction, no larger than the write space allows."""
+        pages: list[tuple[PageId, pa.Buffer]] = []
+        size = 0
+        for page_id in candidates:
+            frame = self._frames[page_id]
+            if not frame.is_dirty:
+                continue
+            record_size = -(-frame.size // self.file.page_size) * self.file.page_size
+            if pages and size + record_size > self.write_space:
+                break
+            pages.append((page_id, frame.data))
+            size += record_size
+        if pages:
+            self.file.write(pages)
+        for page_id, _ in pages:
+            self._frames[page_id].is_dirty = False
+            self._count("write", page_id, self._frames[page_id], why)
+        return bool(pages)
+
+    def _remove(self, page_id: PageId) -> None:
+        frame = self._frames.pop(page_id)
+        self._replacer.gone(page_id)
+        self._grow(frame_bytes=-frame.size)
+        heapq.heappush(self._numbers_free, frame.number)
+
+    # ── budget ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Room outside of frames, for the length of a block."""
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give_back(size)
+
+    def take(self, size: int) -> None:
+        """Take room outside of frames, until it is given back."""
+        with self._lock:
+            self._make_room(size)
+            self._grow(reserved_bytes=size)
+
+    def give_back(self, size: int) -> None:
+        """Give back room that was taken."""
+        with self._lock:
+            assert size <= self._reserved_bytes
+            self._grow(reserved_bytes=-size)
+
+    @property
+    def _spent(self) -> int:
+        return self._frame_bytes + self._reserved_bytes + self.write_space
+
+    @property
+    def spent_bytes(self) -> int:
+        """What counts against the budget now."""
+        with self._lock:
+            return self._spent
+
+    @property
+    def held_bytes(self) -> int:
+        """What can't be evicted now: pinned pages and reservations."""
+        with self._lock:
+            pinned = sum(frame.size for frame in self._frames.values() if frame.pins)
+            return pinned + self._reserved_bytes
+
+    def _grow(self, *, frame_bytes: int = 0, reserved_bytes: int = 0) -> None:
+        self._frame_bytes += frame_bytes
+        self._reserved_bytes += reserved_bytes
+        self.counters.bytes_peak = max(self.counters.bytes_peak, self._spent)
+
+    def _too_small(self, size: int) -> BudgetError:
+        held = self.held_bytes - self._reserved_bytes
+        smallest = held + self._reserved_bytes + size
+        smallest = max(-(-smallest * 8 // 7), smallest + self.file.page_size)
+        return BudgetError(
+            f"the budget of {format_size(self.budget_bytes)} is used up: "
+            f"{format_size(held)} pinned, {format_size(self._reserved_bytes)} reserved, "
+            f"{format_size(self.write_space)} for writing, {format_size(size)} wanted; "
+            f"the smallest that works here is {format_size(smallest)} ({smallest} bytes)",
+            smallest_bytes=smallest,
+        )
+
+    # ── what happened ────────────────────────────────────────────────────────────────────────
+
+    def _count(self, event: str, page_id: PageId, frame: Frame | None, why: str) -> None:
+        counters = self.counters
+        size = frame.size if frame else 0
+        number = frame.number if frame else -1
+        _COUNT.get(event, _ignore)(counters, size)
+        name = self._kinds[page_id.window].name if page_id.window in self._kinds else ""
+        self._trace.record(event, name, page_id.page, number, size, self.epoch, why)
+
+    def note(self, event: str, window: str, why: str) -> None:
+        """Put a decision or a completed step into the trace."""
+        with self._lock:
+            self._trace.record(event, window, -1, -1, 0, self.epoch, why)
+
+    @property
+    def frames(self) -> int:
+        """How many pages are in frames."""
+        return len(self._frames)
+
+    def is_resident(self, page_id: PageId) -> bool:
+        """Whether the page is in a frame."""
+        return page_id in self._frames
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless every invariant holds."""
+        with self._lock:
+            frames = self._frames.values()
+            assert self._frame_bytes == sum(frame.size for frame in frames)
+            assert self._reserved_bytes >= 0
+            assert self._spent <= self.budget_bytes, (self._spent, self.budget_bytes)
+            assert self.counters.bytes_peak <= self.budget_bytes
+            assert all(frame.pins >= 0 for frame in frames)
+            assert all(frame.pins > 0 for frame in frames if frame.data is None)
+            assert all(frame.data is None or frame.data.size == frame.size for frame in frames)
+            numbers = sorted([*(frame.number for frame in frames), *self._numbers_free])
+            assert numbers == list(range(self._numbers_used))
+            assert self.counters.pins == self.counters.hits + self.counters.reads
+
+    def close(self) -> None:
+        """Forget all frames; a page that is still pinned is a mistake of ours."""
+        with self._lock:
+            for page_id in list(self._frames):
+                self._remove(page_id)
+
+
+def _ignore(counters: Counters, size: int) -> None:
+    """Events that have no counter."""
+
+
+def _add(name: str, size_name: str | None = None) -> Callable[[Counters, int], None]:
+    def count(counters: Counters, size: int) -> None:
+        setattr(counters, name, getattr(counters, name) + 1)
+        if size_name:
+            setattr(counters, size_name, getattr(counters, size_name) + size)
+
+    return count
+
+
+_COUNT: dict[str, Callable[[Counters, int], None]] = {
+    "pin": _add("pins"),
+    "hit": _add("hits"),
+    "read": _add("reads", "bytes_read"),
+    "make": _add("makes"),
+    "write": _add("writes", "bytes_written"),
+    "evict": _add("evictions"),
+    "drop": _add("drops"),
+    "expire": _add("expiries"),
+}

@@ -1,0 +1,158 @@
+"""The trace: every read, hit, write, pin, eviction and expiry, as one Arrow IPC file.
+
+An event is one row: when, what, which page of which window, in which frame, how many bytes, in
+which epoch, and why.  Events gather as tuples and become columns a few thousand at a time; names
+are dictionary-encoded, so that a million events stay small.
+
+    seq  time_ns  event  window  page  frame  bytes   epoch  why
+      0     1843  make   left       0      0  262080      0  slab run 0
+      1     2977  write  left       0      0  262080      0  eviction
+
+The counts in a trace equal the pool's counters: both are made by the same call.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from .errors import StoreError
+
+TRACE_VERSION = 1
+EVENTS = (
+    "make",  # a page was encoded into a frame
+    "read",  # a page was read from the page file into a frame
+    "hit",  # a page was wanted and was in a frame
+    "pin",
+    "unpin",
+    "write",  # a frame was written to the page file
+    "evict",  # a page left its frame to make room
+    "drop",  # a page was given up because it was rewritten
+    "expire",  # a page was given up because its rows are below the bound
+    "choose",  # a decision, with its reason
+    "complete",  # a step became visible
+)
+_FLUSH_EVERY = 8192
+_NAME = pa.dictionary(pa.int32(), pa.utf8())
+SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("time_ns", pa.int64()),
+        ("event", _NAME),
+        ("window", _NAME),
+        ("page", pa.int64()),
+        ("frame", pa.int32()),
+        ("bytes", pa.int64()),
+        ("epoch", pa.int64()),
+        ("why", _NAME),
+    ]
+)
+
+
+class Trace(Protocol):
+    """Where events go."""
+
+    def record(
+        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+    ) -> None:
+        """Take one event."""
+
+    def close(self) -> None:
+        """No more events."""
+
+
+class NoTrace:
+    """A trace that nobody asked for."""
+
+    def record(
+        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+    ) -> None:
+        """Forget the event."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class TraceFile:
+    """Events into an Arrow IPC file; `settings` are kept in the file's schema."""
+
+    def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
+        metadata = {"matwin.trace": str(TRACE_VERSION), **(settings or {})}
+        try:
+            self._sink = pa.OSFile(str(path), "wb")
+        except OSError as e:
+            raise StoreError(f"{path}: the trace can't be written: {e}") from e
+        options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+        self._writer = pa.ipc.new_file(self._sink, SCHEMA.with_metadata(metadata), options=options)
+        self._events: list[tuple[int, str, str, int, int, int, int, str]] = []
+        self._names: dict[str, dict[str, int]] = {"event": {}, "window": {}, "why": {}}
+        self._seq = 0
+        self._start = time.perf_counter_ns()
+        self._is_closed = False
+
+    def record(
+        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+    ) -> None:
+        """Take one event."""
+        now = time.perf_counter_ns() - self._start
+        self._events.append((now, event, window, page, frame, size, epoch, why))
+        if len(self._events) >= _FLUSH_EVERY:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._events:
+            return
+        times, events, windows, pages, frames, sizes, epochs, whys = zip(*self._events, strict=True)
+        count = len(self._events)
+        columns = [
+            pa.array(range(self._seq, self._seq + count), pa.int64()),
+            pa.array(times, pa.int64()),
+            self._encoded("event", events),
+            self._encoded("window", windows),
+            pa.array(pages, pa.int64()),
+            pa.array(frames, pa.int32()),
+            pa.array(sizes, pa.int64()),
+            pa.array(epochs, pa.int64()),
+            self._encoded("why", whys),
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, names=SCHEMA.names))
+        self._seq += count
+        self._events.clear()
+
+    def _encoded(self, column: str, values: tuple[str, ...]) -> pa.DictionaryArray:
+        codes = self._names[column]
+        indices = pa.array([codes.setdefault(value, len(codes)) for value in values], pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, pa.array(codes, pa.utf8()))
+
+    def close(self) -> None:
+        """Write what is left and the file's footer."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._flush()
+        self._writer.close()
+        self._sink.close()
+
+
+def read_trace(path: Path) -> pa.Table:
+    """The events of a trace file.
+
+    >>> sorted(EVENTS)[:3]
+    ['choose', 'complete', 'drop']
+    """
+    try:
+        with pa.ipc.open_file(str(path)) as reader:
+            table = reader.read_all()
+    except FileNotFoundError as e:
+        raise StoreError(f"{path}: there is no such trace file") from e
+    except (pa.ArrowInvalid, OSError) as e:
+        raise StoreError(f"{path} is no trace file, or is cut off: {e}") from e
+    version = (table.schema.metadata or {}).get(b"matwin.trace")
+    if version is None:
+        raise StoreError(f"{path} is an Arrow file, but not a trace")
+    if int(version) > TRACE_VERSION:
+        raise StoreError(f"{path} is a trace of version {int(version)}; update MatWin to read it")
+    return table
