@@ -1,0 +1,195 @@
+"""The front door of the storage engine: a page file, a pool over it, and windows on both.
+
+>>> schema = pa.schema([("t", pa.int64()), ("x", pa.float64()), ("name", pa.string())])
+>>> with Store(memory="8MiB", page_size="64KiB") as store:
+...     window = store.window("left", schema, on={"t": 10, "x": 0.5})
+...     window.append(pa.record_batch({"t": [1, 5, 9], "x": [.1, .2, .3], "name": list("abc")}))
+...     window.expire(below=5)
+...     [batch.to_pydict()["name"] for batch in window.scan()]
+[['b', 'c']]
+
+Without a path the store is scratch: nothing is written while the windows fit the memory, and nothing
+is left behind.  With a path, `commit` makes everything since the last commit one step, and opening
+the path again goes on after the last step that was completed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from .errors import InputError
+from .grid import Grid, Tolerance
+from .layout import PageId
+from .manifest import pack_states, unpack_states
+from .materialize import FORMS, StandardWindow, Window, WindowState
+from .materialize.choose import ARRIVALS, choose
+from .pagefile import LmdbPageFile, PageFile
+from .pool import BufferPool
+from .replacer import Replacer
+from .sort import SortedRows
+from .trace import NoTrace, Trace, TraceFile
+from .units import parse_size
+
+
+class Store:
+    """Windows over one page file, inside one memory budget."""
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        memory: int | str = "64MiB",
+        page_size: int | str = "256KiB",
+        durability: str = "checkpoint",
+        scratch: str | Path | None = None,
+        trace: str | Path | None = None,
+        file: PageFile | None = None,
+        replacer: Replacer | None = None,
+    ) -> None:
+        self._trace: Trace = NoTrace()
+        self.file = file or LmdbPageFile(
+            Path(path) if path is not None else None,
+            page_size=parse_size(page_size),
+            durability=durability,
+            scratch=Path(scratch) if scratch is not None else None,
+        )
+        self._windows: dict[str, tuple[int, Window]] = {}
+        self._numbers = itertools.count()
+        try:
+            budget = parse_size(memory)
+            if trace is not None:
+                settings = {"page_size": str(self.file.page_size), "budget_bytes": str(budget)}
+                self._trace = TraceFile(Path(trace), settings)
+            self.pool = BufferPool(
+                self.file, budget_bytes=budget, replacer=replacer, trace=self._trace
+            )
+            self._saved = self._recovered() if path is not None or file is not None else {}
+        except BaseException:
+            self.file.close()
+            self._trace.close()
+            raise
+
+    def _recovered(self) -> dict[str, tuple[int, WindowState]]:
+        complete = self.file.completed()
+        step, states = (0, {}) if complete is None else (complete[0], unpack_states(complete[1]))
+        self.file.recover(ref.page_id for _, state in states.values() for ref in state.refs)
+        self.pool.epoch = step
+        used = [number for number, _ in states.values()]
+        self._numbers = itertools.count(max(used, default=-1) + 1)
+        return states
+
+    @property
+    def step(self) -> int:
+        """The number of the last completed step, 0 before the first."""
+        return self.pool.epoch
+
+    @property
+    def saved(self) -> list[str]:
+        """Windows of the last completed step that have not been opened again."""
+        return list(self._saved)
+
+    def window(
+        self,
+        name: str,
+        schema: pa.Schema,
+        *,
+        on: Mapping[str, Tolerance],
+        by: str | Sequence[str] | None = None,
+        materialize: str = "auto",
+        arrival: str = "sorted",
+    ) -> Window:
+        """A new window, or the one of that name from the last completed step.
+
+        `on` gives each join attribute its ε, the order attribute first; `by` names equality keys.
+        `materialize` is ``"standard"``, ``"grid"``, ``"slab"`` or ``"auto"``, which decides by
+        `arrival`: ``"sorted"``, ``"late"`` (nearly sorted) or ``"unsorted"``.
+        """
+        if name in self._windows:
+            raise InputError(f"the store has a window {name!r} already")
+        grid = Grid.of(schema, on, by)
+        number, saved = self._saved.get(name) or (None, None)
+        if saved is not None and saved.schema != schema:
+            raise InputError(f"window {name!r} was kept with other columns: {saved.schema.names}")
+        if saved is not None and saved.grid != repr(grid):
+            raise InputError(f"window {name!r} was kept with another grid: {saved.grid}")
+        form, reason = _chosen(saved.form if saved and materialize == "auto" else materialize, arrival)
+        if saved is not None and saved.form != form:
+            raise InputError(f"window {name!r} was kept as {saved.form!r}, not {form!r}")
+        number = next(self._numbers) if number is None else number
+        window = FORMS[form](self.pool, number, name, schema, grid, reason)
+        if saved is not None:
+            del self._saved[name]
+            window.restore(saved)
+        self._windows[name] = (number, window)
+        self.pool.note("choose", name, f"{form}: {reason}")
+        return window
+
+    def sort(
+        self,
+        source: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        *,
+        on: Mapping[str, Tolerance] | str,
+        by: str | Sequence[str] | None = None,
+    ) -> SortedRows:
+        """The source in order: by one column when `on` is its name, else in ε-Grid-Order."""
+        grid = Grid.of(schema, {on: None} if isinstance(on, str) else on, by)
+        number = next(self._numbers)
+        window = StandardWindow(self.pool, number, f"sort {number}", schema, grid, "sort")
+        return SortedRows(window, source)
+
+    def drop(self, name: str) -> None:
+        """Give up a window and its pages."""
+        _, window = self._windows.pop(name)
+        window.close()
+
+    def commit(self) -> int:
+        """Make everything since the last commit one completed step; returns its number."""
+        states = {name: (number, w.state()) for name, (number, w) in self._windows.items()}
+        self.pool.flush("commit")
+        self.pool.epoch = self.file.complete(pack_states({**self._saved, **states}))
+        self.pool.note("complete", "", f"step {self.pool.epoch}")
+        return self.pool.epoch
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless every invariant holds."""
+        self.pool.check()
+        for _, window in self._windows.values():
+            window.check()
+
+    def page_ids(self) -> list[PageId]:
+        """The names of all windows' pages."""
+        return [page for _, window in self._windows.values() for page in window.page_ids()]
+
+    def close(self) -> None:
+        """Close the files.  What was not committed is gone."""
+        self.pool.close()
+        self.file.close()
+        self._trace.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _chosen(materialize: str, arrival: str) -> tuple[str, str]:
+    if arrival not in ARRIVALS:
+        raise InputError(f"arrival={arrival!r}; choose one of {ARRIVALS}")
+    if materialize == "auto":
+        choice = choose(arrival)
+        return choice.form, choice.reason
+    if materialize not in FORMS:
+        raise InputError(f"materialize={materialize!r}; choose one of {('auto', *FORMS)}")
+    return materialize, "asked for"
