@@ -12,6 +12,7 @@ Left out: decimals as join attributes (they may need 128 bits); they travel as p
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable
 from typing import Any
@@ -121,7 +122,7 @@ def bound_key(bound: object, data_type: pa.DataType, column: str) -> int:
         raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
     if isinstance(bound, pa.Scalar):
         return _scalar_key(bound, data_type, column)
-    if isinstance(bound, np.datetime64 | np.timedelta64):
+    if isinstance(bound, np.datetime64 | np.timedelta64 | dt.datetime):
         return _scalar_key(pa.scalar(bound), data_type, column)
     if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
         return _scalar_key(_as_scalar(bound, data_type, column), data_type, column)

@@ -203,8 +203,9 @@ class Environment:
                 self._turn.notify_all()
 
     def _check_length(self) -> None:
+        known = self._bytes_known  # first: another thread's commit makes both larger
         size = os.fstat(self._data).st_size
-        if size < self._bytes_known:
+        if size < known:
             raise StoreError(f"{self.folder}/data.mdb was cut to {size} bytes while in use")
 
     def _usable(self) -> None:

@@ -152,11 +152,15 @@ class Dimension:
         if self.width == 0:
             return first, last
         if isinstance(self.width, float):
-            return self._float_reach(first, last)
-        lo, hi = int(self.lo), int(self.hi)
+            down, up = self._float_reach(first, last)
+        else:
+            lo, hi = int(self.lo), int(self.hi)
+            down = _shifted(first, lo // self.width)
+            up = _shifted(last, (self.width - 1 + hi) // self.width)
+        # The cells at the far ends hold everything beyond them as well.
         return (
-            _shifted(first, lo // self.width),
-            _shifted(last, (self.width - 1 + hi) // self.width),
+            np.where(first == FIRST_CELL, FIRST_CELL, down),
+            np.where(last >= LAST_CELL, LAST_CELL, up),
         )
 
     def _float_reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:

@@ -24,14 +24,14 @@ Keys = Sequence[Int64s]
 
 def is_sorted(keys: Keys) -> bool:
     """Whether the rows already ascend by the columns, the first being the most significant."""
-    rows = len(keys[0])
-    undecided = np.arange(rows - 1) if rows > 1 else np.empty(0, np.int64)
+    tied: npt.NDArray[np.bool_] | None = None
     for column in keys:
-        before, after = column[undecided], column[undecided + 1]
-        if (before > after).any():
+        before, after = column[:-1], column[1:]
+        wrong, equal = before > after, before == after
+        if (wrong if tied is None else wrong & tied).any():
             return False
-        undecided = undecided[before == after]
-        if not len(undecided):
+        tied = equal if tied is None else tied & equal
+        if not tied.any():
             break
     return True
 

@@ -259,7 +259,7 @@ class LmdbPageFile:
         kept = set(live)
         left_over = [page_id for page_id in self.page_ids() if page_id not in kept]
         self._freed.clear()
-        self._dead = left_over
+        self._dead = list(left_over)
         self._sweep()
         return len(left_over)
 

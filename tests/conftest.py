@@ -1,0 +1,15 @@
+"""Settings for all tests: Hypothesis without a clock, more examples when asked for."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
+settings.register_profile(
+    "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=5000
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,199 @@
+"""Cells and reach against the predicate itself, one pair at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from matwin.storage import Dimension, Grid, InputError, Key
+from matwin.storage.grid import FIRST_CELL, LAST_CELL, NO_CELL
+
+INT64 = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-50, 50),
+    st.sampled_from([-(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 2, 0, -1]),
+)
+UINT64 = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 50), st.just(2**64 - 1))
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+EPSILON = st.one_of(st.floats(0, 1e308), st.sampled_from([0.1, 0.3, 1.0, 1e-300, 5e-324]))
+
+
+def cell(dimension: Dimension, value: object, data_type: pa.DataType) -> int:
+    return int(dimension.cells(pa.array([value], data_type))[0])
+
+
+def is_within_reach(dimension: Dimension, left: int, right: int) -> bool:
+    first, last = dimension.reach(np.array([left]), np.array([left]))
+    return bool(first[0] <= right <= last[0])
+
+
+def check(left: object, right: object, lo: object, hi: object, data_type: pa.DataType) -> None:
+    dimension = Dimension.of(pa.field("y", data_type), (lo, hi))
+    cells = cell(dimension, left, data_type), cell(dimension, right, data_type)
+    assert is_within_reach(dimension, *cells), (dimension, cells)
+    assert is_within_reach(dimension.swapped(), *reversed(cells)), (dimension, cells)
+
+
+@given(INT64, st.integers(0, 2**64), st.integers(-(2**64), 2**64), st.integers(0, 2**64))
+def test_no_accepted_pair_of_integers_is_out_of_reach(
+    left: int, up: int, lo: int, span: int
+) -> None:
+    right = left + lo + up % (span + 1)
+    if -(2**63) <= right < 2**63:
+        check(left, right, lo, lo + span, pa.int64())
+
+
+@given(UINT64, st.integers(0, 2**64), st.integers(-(2**64), 2**64), st.integers(0, 2**64))
+@example(2**64 - 1, 0, 0, 0)
+def test_no_accepted_pair_of_unsigned_integers_is_out_of_reach(
+    left: int, up: int, lo: int, span: int
+) -> None:
+    right = left + lo + up % (span + 1)
+    if 0 <= right < 2**64:
+        check(left, right, lo, lo + span, pa.uint64())
+
+
+@given(FLOAT, FLOAT, EPSILON)
+def test_no_accepted_pair_of_floats_is_out_of_reach(
+    left: float, right: float, epsilon: float
+) -> None:
+    if abs(left - right) <= epsilon:
+        check(left, right, -epsilon, epsilon, pa.float64())
+
+
+@given(st.integers(-(2**40), 2**40), st.sampled_from([0.1, 0.3, 0.7, 1e-9, 1 / 3, 2.5]),
+       st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([-1.0, 1.0]))  # fmt: skip
+def test_floats_exactly_epsilon_apart_are_within_reach(
+    count: int, epsilon: float, near_left: int, near_right: int, side: float
+) -> None:
+    left = nudged(count * epsilon, near_left)
+    right = nudged(left + side * epsilon, near_right)
+    if abs(left - right) <= epsilon:
+        check(left, right, -epsilon, epsilon, pa.float64())
+
+
+def nudged(value: float, steps: int) -> float:
+    for _ in range(abs(steps)):
+        value = math.nextafter(value, math.inf if steps > 0 else -math.inf)
+    return value
+
+
+@given(FLOAT, FLOAT, FLOAT, st.floats(0, 1e307))
+def test_no_accepted_pair_of_an_asymmetric_float_tolerance_is_out_of_reach(
+    left: float, right: float, lo: float, span: float
+) -> None:
+    hi = lo + span
+    if math.isfinite(hi) and lo <= right - left <= hi:
+        check(left, right, lo, hi, pa.float64())
+
+
+def test_one_cell_on_each_side_suffices_for_a_symmetric_tolerance() -> None:
+    for data_type, epsilon in [(pa.int64(), 7), (pa.float64(), 0.1), (pa.float32(), 3.0)]:
+        dimension = Dimension.of(pa.field("y", data_type), epsilon)
+        first, last = dimension.reach(np.array([5, -1000]), np.array([5, -1000]))
+        assert first.tolist() == [4, -1001]
+        assert last.tolist() == [6, -999]
+
+
+@given(st.lists(FLOAT, min_size=2), EPSILON)
+def test_cells_of_floats_are_monotone(values: list[float], epsilon: float) -> None:
+    dimension = Dimension.of(pa.field("y", pa.float64()), epsilon)
+    cells = dimension.cells(pa.array(sorted(values), pa.float64()))
+    assert (np.diff(cells.astype(object)) >= 0).all()
+
+
+@given(st.lists(INT64, min_size=2), st.integers(0, 2**64))
+def test_cells_of_integers_are_floor_divisions(values: list[int], epsilon: int) -> None:
+    dimension = Dimension.of(pa.field("y", pa.int64()), epsilon)
+    width = min(max(epsilon, 1), 2**63 - 1)
+    expected = [min(value // width, LAST_CELL) for value in values]
+    assert dimension.cells(pa.array(values, pa.int64())).tolist() == expected
+
+
+def test_null_nan_and_infinities_have_a_place() -> None:
+    near = Dimension.of(pa.field("y", pa.float64()), 1.0)
+    column = pa.array([None, math.nan, math.inf, -math.inf, 1e300])
+    assert near.cells(column).tolist() == [NO_CELL, NO_CELL, LAST_CELL, FIRST_CELL, LAST_CELL]
+    assert not is_within_reach(near, 3, NO_CELL)
+
+
+def test_zero_epsilon_is_an_exact_match() -> None:
+    exact = Dimension.of(pa.field("y", pa.float64()), 0.0)
+    a, b, c = exact.cells(pa.array([0.0, -0.0, 5e-324])).tolist()
+    assert a == b != c
+    assert not is_within_reach(exact, a, c)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "tolerance", "width"),
+    [
+        (pa.timestamp("ns"), "10min", 600 * 10**9),
+        (pa.timestamp("s", tz="Europe/Berlin"), "1h30min", 5400),
+        (pa.duration("us"), dt.timedelta(milliseconds=1), 1000),
+        (pa.date32(), "2d", 2),
+        (pa.date64(), "1d", 86_400_000),
+        (pa.int16(), 2.9, 2),
+        (pa.uint8(), 3, 3),
+    ],
+)
+def test_tolerances_in_the_columns_unit(
+    data_type: pa.DataType, tolerance: object, width: int
+) -> None:
+    assert Dimension.of(pa.field("y", data_type), tolerance).width == width  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "tolerance", "message"),
+    [
+        (pa.int64(), -1, "negative"),
+        (pa.float64(), math.nan, "finite"),
+        (pa.float64(), math.inf, "finite"),
+        (pa.int64(), "10min", "time column"),
+        (pa.timestamp("s"), "5ms", "whole number"),
+        (pa.timestamp("s"), "soon", "duration"),
+        (pa.string(), 1, "number"),
+        (pa.int64(), (3, 1), "admits nothing"),
+        (pa.int64(), True, "not a tolerance"),
+    ],
+)
+def test_bad_tolerances_name_the_column(
+    data_type: pa.DataType, tolerance: object, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Dimension.of(pa.field("depth", data_type), tolerance)  # type: ignore[arg-type]
+    assert "depth" in str(caught.value) or message == "duration" or message == "whole number"
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=40)), min_size=1))
+def test_equal_keys_share_a_cell_and_others_do_not(values: list[str | None]) -> None:
+    cells = Key("k").cells(pa.array(values, pa.string())).tolist()
+    together = dict(zip(values, cells, strict=True))
+    assert [together[value] for value in values] == cells
+    assert len(set(cells)) == len(set(values))
+    assert all((value is None) == (c == NO_CELL) for value, c in zip(values, cells, strict=True))
+
+
+def test_keys_are_equal_across_types_and_slices() -> None:
+    texts = pa.array(["", "a", "ab" * 20, "room 7"])
+    plain = Key("k").cells(texts)
+    assert Key("k").cells(texts.cast(pa.large_string())).tolist() == plain.tolist()
+    assert Key("k").cells(texts.slice(2)).tolist() == plain[2:].tolist()
+    assert Key("k").cells(pa.array([0.0, -0.0])).tolist()[0] == Key("k").cells(pa.array([-0.0]))[0]
+    numbers = [-(2**31), 0, 2**31 - 1]
+    assert (
+        Key("k").cells(pa.array(numbers, pa.int32())).tolist()
+        == Key("k").cells(pa.array(numbers, pa.int64())).tolist()
+    )
+
+
+def test_grid_puts_keys_first_and_refuses_strangers() -> None:
+    schema = pa.schema([("t", pa.int64()), ("x", pa.float32()), ("room", pa.string())])
+    assert Grid.of(schema, {"t": 1, "x": None}, by=["room"]).names == ("room", "t", "x")
+    for on, by in [({"y": 1}, None), ({}, None), ({"t": 1}, "t"), ({"t": 1}, "nowhere")]:
+        with pytest.raises(InputError):
+            Grid.of(schema, on, by)  # type: ignore[arg-type]

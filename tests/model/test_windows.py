@@ -1,0 +1,343 @@
+"""Three forms against a plain list of rows, over random sequences of operations.
+
+Pages are small and the budget is the smallest there is, so that runs spill, merge and are read back
+all the time.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from matwin.storage import InputError, MemoryPageFile, Store, Window, smallest_budget
+from matwin.storage.materialize import FORMS
+
+PAGE = 4096
+MEMORY = smallest_budget(PAGE)
+
+ORDERS: dict[str, tuple[pa.DataType, Any, Any]] = {
+    "int64": (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(-40, 40), 7),
+    "uint64": (pa.uint64(), st.integers(0, 2**64 - 1) | st.integers(0, 40), 5),
+    "float64": (pa.float64(), st.floats() | st.floats(-20, 20), 0.5),
+    "float32": (pa.float32(), st.floats(width=32), 1.5),
+    "timestamp": (
+        pa.timestamp("ns", tz="UTC"),
+        st.integers(-(2**62), 2**62) | st.integers(-40, 40),
+        "10ns",
+    ),
+    "date": (pa.date32(), st.integers(-1000, 1000), "3d"),
+}
+X = st.none() | st.floats() | st.floats(-3, 3)
+BASE = st.integers(0, 2**31)
+
+
+def rows_strategy(order: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    row = st.tuples(st.none() | order, X, st.sampled_from(["a", "b", None, "long " * 30]))
+    return st.lists(row, max_size=12)
+
+
+def spread(rows: list[tuple[Any, ...]], times: int, first: int) -> list[tuple[Any, ...]]:
+    """Many rows out of a few, told apart by a serial number."""
+    return [(*row, first + i) for i, row in enumerate(rows * times)]
+
+
+def bag(rows: list[tuple[Any, ...]]) -> Counter[str]:
+    return Counter(repr(row) for row in rows)
+
+
+def is_below(value: Any, bound: Any) -> bool:
+    return value is not None and value < bound
+
+
+class WindowsAgree(RuleBasedStateMachine):
+    """All forms hold what the model holds, whatever is done to them."""
+
+    @initialize(order=st.sampled_from(sorted(ORDERS)), by=st.sampled_from([None, "key"]))
+    def start(self, order: str, by: str | None) -> None:
+        data_type, values, epsilon = ORDERS[order]
+        self.values = values
+        self.rows = rows_strategy(values)
+        self.schema = pa.schema(
+            [("t", data_type), ("x", pa.float64()), ("key", pa.string()), ("id", pa.int64())]
+        )
+        self.storage_type = pa.int64() if order == "timestamp" else pa.int32()
+        self.by, self.on = by, {"t": epsilon, "x": 1.0}
+        self.model: list[tuple[Any, ...]] = []
+        self.committed: list[tuple[Any, ...]] = []
+        self.serial = 0
+        self.folder = tempfile.TemporaryDirectory()
+        self.files = {form: MemoryPageFile(page_size=PAGE) for form in FORMS}
+        self.open()
+
+    def open(self) -> None:
+        self.stores: dict[str, Store] = {}
+        for form in FORMS:
+            if form == "grid":  # the twin takes turns with the real file
+                self.stores[form] = Store(memory=MEMORY, file=self.files[form])
+            else:
+                path = Path(self.folder.name) / form
+                self.stores[form] = Store(path, memory=MEMORY, page_size=PAGE)
+        self.windows = {
+            form: store.window("w", self.schema, on=self.on, by=self.by, materialize=form)
+            for form, store in self.stores.items()
+        }
+
+    def physical(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        columns = list(zip(*rows, strict=True)) or [[], [], [], []]
+        t_type = self.schema.field("t").type
+        if pa.types.is_temporal(t_type):
+            t = pa.array(columns[0], self.storage_type).cast(t_type)
+        else:
+            t = pa.array(columns[0], t_type)
+        rest = [pa.array(c, f.type) for c, f in zip(columns[1:], list(self.schema)[1:], strict=True)]
+        return pa.RecordBatch.from_arrays([t, *rest], schema=self.schema)
+
+    def found(self, window: Window) -> list[tuple[Any, ...]]:
+        rows = []
+        for batch in window.scan():
+            assert batch.schema == self.schema
+            columns = batch.columns
+            if pa.types.is_temporal(columns[0].type):
+                columns[0] = columns[0].cast(self.storage_type)
+            rows += list(zip(*(column.to_pylist() for column in columns), strict=True))
+        return rows
+
+    @rule(data=st.data(), times=st.sampled_from([1, 1, 5, 60]))
+    def append(self, data: st.DataObject, times: int) -> None:
+        rows = spread(data.draw(self.rows), times, self.serial)
+        self.serial += len(rows)
+        self.model += rows
+        for window in self.windows.values():
+            window.append(self.physical(rows))
+
+    @rule(data=st.data())
+    def expire(self, data: st.DataObject) -> None:
+        bound = data.draw(self.values.filter(lambda value: value == value))
+        self.model = [row for row in self.model if not is_below(row[0], bound)]
+        for window in self.windows.values():
+            window.expire(below=bound)
+
+    @rule()
+    def settle(self) -> None:
+        for window in self.windows.values():
+            window.settle()
+
+    @rule()
+    def commit(self) -> None:
+        for store in self.stores.values():
+            store.commit()
+        self.committed = list(self.model)
+
+    @rule()
+    def reopen(self) -> None:
+        for store in self.stores.values():
+            store.close()
+        self.open()
+        self.model = list(self.committed)
+
+    @rule()
+    def compare(self) -> None:
+        expected = bag(self.model)
+        for form, window in self.windows.items():
+            assert bag(self.found(window)) == expected, form
+            assert window.count() == len(self.model), form
+
+    @rule()
+    def pages_are_in_order(self) -> None:
+        for window in self.windows.values():
+            for ref in window.pages():
+                with self.stores[window.form].pool.pin(ref.page_id) as page:
+                    assert page.page.fence == ref.fence
+                    assert page.page.rows == ref.rows == page.batch.num_rows
+                    keys = list(zip(*(k.tolist() for k in window.grid.sort_keys(page.batch))))  # noqa: B905
+                    assert keys == sorted(keys)
+                    assert keys[0][:-1] == ref.fence.first
+                    assert keys[-1][:-1] == ref.fence.last
+                    cells = [key[:-1] for key in keys]
+                    starts = [i for i, c in enumerate(cells) if i == 0 or cells[i - 1] != c]
+                    assert page.page.starts.tolist() == starts
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        for store in getattr(self, "stores", {}).values():
+            store.check()
+
+    def teardown(self) -> None:
+        for store in getattr(self, "stores", {}).values():
+            store.close()
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+WindowsAgree.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestWindowsAgree = WindowsAgree.TestCase
+
+
+PAYLOAD = pa.schema(
+    [
+        ("t", pa.int64()),
+        ("text", pa.string()),
+        ("list", pa.list_(pa.string())),
+        ("price", pa.decimal128(30, 4)),
+        ("at", pa.timestamp("us", tz="America/New_York")),
+        ("nothing", pa.null()),
+        ("flag", pa.bool_()),
+        ("pair", pa.struct([("a", pa.int8()), ("b", pa.binary())])),
+        ("map", pa.map_(pa.string(), pa.int32())),
+        ("coded", pa.dictionary(pa.int8(), pa.string())),
+        ("runs", pa.run_end_encoded(pa.int32(), pa.int64())),
+        ("view", pa.string_view()),
+        ("half", pa.float16()),
+        ("fixed", pa.binary(3)),
+        ("time", pa.time64("ns")),
+        ("big", pa.large_string()),
+    ]
+)
+
+
+def payload(rows: int) -> pa.RecordBatch:
+    def column(make: Any, data_type: pa.DataType) -> pa.Array:
+        return pa.array([None if i % 5 == 4 else make(i) for i in range(rows)], data_type)
+
+    makers: dict[str, Any] = {
+        "t": lambda i: (i * 37) % rows,
+        "text": lambda i: "é" * (i % 17),
+        "list": lambda i: [str(i), None][: i % 3],
+        "price": lambda i: decimal.Decimal(i) / 4,
+        "at": lambda i: dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(seconds=i),
+        "nothing": lambda i: None,
+        "flag": lambda i: i % 2 == 0,
+        "pair": lambda i: {"a": i % 100, "b": b"x" * (i % 4)},
+        "map": lambda i: [("k", i)],
+        "half": lambda i: float(i % 50),
+        "fixed": lambda i: b"abc",
+        "time": lambda i: i * 1000,
+        "big": lambda i: f"row {i}",
+        "view": lambda i: f"a view of row {i}",
+        "coded": lambda i: f"code {i % 9}",
+        "runs": lambda i: i // 10,
+    }
+    columns = []
+    for field in PAYLOAD:
+        if pa.types.is_run_end_encoded(field.type):
+            plain = column(makers[field.name], field.type.value_type)
+            columns.append(pa.compute.run_end_encode(plain, field.type.run_end_type))
+        else:
+            columns.append(column(makers[field.name], field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=PAYLOAD)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_any_payload_travels_unchanged(form: str, tmp_path: Path) -> None:
+    batch = payload(800)
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", PAYLOAD, on={"t": 50}, materialize=form)
+        window.append(batch)
+        window.append(pa.Table.from_batches([payload(100)]))
+        store.commit()
+        found = [row for b in window.scan() for row in b.to_pylist()]
+        assert store.pool.counters.writes > 0
+    assert bag_of(found) == bag_of(batch.to_pylist() + payload(100).to_pylist())
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", PAYLOAD, on={"t": 50})
+        assert window.form == form
+        assert bag_of(r for b in window.scan() for r in b.to_pylist()) == bag_of(found)
+
+
+def bag_of(rows: Any) -> Counter[str]:
+    return Counter(repr(sorted(row.items())) for row in rows)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_rows_larger_than_a_page(form: str) -> None:
+    schema = pa.schema([("t", pa.int64()), ("text", pa.string())])
+    rows = {"t": [3, 1, 2], "text": ["x" * 10_000, "y", "z" * 20_000]}
+    with Store(memory="1MiB", page_size=PAGE) as store:
+        window = store.window("w", schema, on={"t": 1}, materialize=form)
+        window.append(pa.record_batch(rows, schema=schema))
+        store.commit()
+        for ref in window.pages():
+            store.pool.evict(ref.page_id)
+        found = [row for batch in window.scan() for row in batch.to_pylist()]
+    assert bag_of(found) == bag_of(pa.table(rows).to_pylist())
+
+
+@given(st.lists(st.integers(-5, 5) | st.none(), max_size=40), st.booleans())
+def test_one_row_none_and_all_equal(values: list[int | None], is_same: bool) -> None:
+    values = [values[0]] * len(values) if is_same and values else values
+    schema = pa.schema([("t", pa.int64())])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        for form in FORMS:
+            window = store.window(form, schema, on={"t": 2}, materialize=form)
+            window.append(pa.record_batch({"t": pa.array(values, pa.int64())}))
+            found = [row["t"] for batch in window.scan() for row in batch.to_pylist()]
+            assert Counter(found) == Counter(values)
+        assert store.file.file_bytes == 0
+
+
+def test_bad_rows_and_bounds_are_refused_and_change_nothing() -> None:
+    schema = pa.schema([("t", pa.timestamp("s")), ("x", pa.float64())])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", schema, on={"t": "1min"})
+        window.append(pa.record_batch([pa.array([1, 2], pa.timestamp("s")), [0.5, 1.5]], schema=schema))
+        for bad in [
+            pa.record_batch({"t": pa.array([1], pa.timestamp("s"))}),
+            pa.record_batch({"t": pa.array([1], pa.timestamp("ms")), "x": [1.0]}),
+        ]:
+            with pytest.raises(InputError, match="'w'"):
+                window.append(bad)
+        aware = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+        for bound in [None, math.nan, "soon", aware, 2**70, pa.scalar(None, pa.timestamp("s"))]:
+            with pytest.raises(InputError, match="'t'"):
+                window.expire(below=bound)
+        window.expire(below=dt.datetime(1970, 1, 1, 0, 0, 2))
+        assert window.count() == 1
+
+
+def test_a_store_refuses_what_does_not_fit_together(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.int64()), ("x", pa.int64())])
+    other = pa.schema([("t", pa.int64()), ("x", pa.int32())])
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        store.window("w", schema, on={"t": 5}, materialize="slab")
+        store.commit()
+        for options in [{"on": {"t": 5}}, {"on": {"t": 5}, "materialize": "heap"},
+                        {"on": {"t": 5}, "arrival": "sideways"}]:  # fmt: skip
+            with pytest.raises(InputError):
+                store.window("w" if len(options) == 1 else "v", schema, **options)
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        assert store.saved == ["w"]
+        for columns, options in [
+            (other, {"on": {"t": 5}}),
+            (schema, {"on": {"t": 6}}),
+            (schema, {"on": {"t": 5}, "materialize": "grid"}),
+        ]:
+            with pytest.raises(InputError, match="was kept"):
+                store.window("w", columns, **options)
+        assert store.window("w", schema, on={"t": 5}).form == "slab"
+
+
+def test_windows_that_are_not_opened_again_are_kept(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.int64())])
+    for _ in range(3):
+        with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+            if not store.saved:
+                store.window("w", schema, on={"t": 5}).append(pa.record_batch({"t": [1, 2]}))
+            store.window(f"other {store.step}", schema, on={"t": 5})
+            store.commit()
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        assert store.window("w", schema, on={"t": 5}).count() == 2
+        store.drop("w")
+        store.commit()
+    with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
+        assert "w" not in store.saved
+        assert store.file.page_ids() == []
