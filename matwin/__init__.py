@@ -1,0 +1,48 @@
+"""MatWin: joins over windows that are larger than memory.
+
+This module is the front door. It names what is public and imports none of it: a name is looked up
+in a table of strings and its module is loaded at first use (PEP 562).
+
+    import matwin              nothing heavy is loaded
+    matwin.InputError   ──►    table  ──►  import matwin.storage.errors  ──►  kept in this module
+
+Invariants: no module of the package is imported here at load time, so any layer may import its
+siblings through the package without a loop; `__init__.pyi` says the same names to type checkers.
+"""
+
+from importlib import import_module
+
+# public name -> module that defines it
+_NAMES = {
+    "BudgetError": "matwin.storage.errors",
+    "CorruptPage": "matwin.storage.errors",
+    "InputError": "matwin.storage.errors",
+    "MatwinError": "matwin.storage.errors",
+    "OrderError": "matwin.storage.errors",
+    "StoreError": "matwin.storage.errors",
+}
+
+# public attribute -> module that it is
+_MODULES = {
+    "storage": "matwin.storage",
+}
+
+__all__ = sorted([*_NAMES, *_MODULES])
+
+
+def __getattr__(name: str) -> object:
+    if name in _NAMES:
+        value: object = getattr(import_module(_NAMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name == "__version__":
+        # importlib.metadata alone costs more than the rest of this import.
+        value = import_module("importlib.metadata").version("matwin")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Makes .venv hold what one of the lock files says, and this project as an editable install.
+#
+#   tools/setup.sh base    what it takes to run        (locks/base.txt)
+#   tools/setup.sh dev     and to test, check, build   (locks/dev.txt, which contains base)
+#
+# PYTHON names the interpreter to build on; without it the first python3 that is new enough.
+#
+# A stamp in .venv holds a checksum of all that went in. While it still fits nothing is done, so every
+# make target can call this first. Checksums and not file times: a checkout changes the times.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+venv=.venv
+
+die() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+case "${1:-}" in
+    base | dev) profile=$1 ;;
+    *) die "usage: tools/setup.sh base|dev" ;;
+esac
+
+is_new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+find_python() {
+    local candidate
+    if [[ -n "${PYTHON:-}" ]]; then
+        command -v "$PYTHON" >/dev/null || die "PYTHON=$PYTHON: no such program"
+        is_new_enough "$PYTHON" || die "PYTHON=$PYTHON is not a working Python 3.11 or newer"
+        echo "$PYTHON"
+        return
+    fi
+    for candidate in python3 python3.13 python3.12 python3.11; do
+        if command -v "$candidate" >/dev/null && is_new_enough "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    die "Python 3.11 or newer is needed and no python3 here is; install one or set PYTHON=/path/to/python"
+}
+
+# Debian and Ubuntu ship python3 without ensurepip, in a package of its own.
+install_ensurepip() {
+    local python=$1 package as_root=()
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if ! command -v apt-get >/dev/null; then
+        die "$python has no ensurepip, so it can't make virtual environments; install its venv package"
+    fi
+    if [[ $EUID -ne 0 ]]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            die "$python can't make virtual environments; run: sudo apt-get install $package"
+        fi
+        as_root=(sudo -n)
+    fi
+    echo "setup: installing $package"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+        die "apt-get could not install $package; set PYTHON to a Python with ensurepip"
+}
+
+# What a stamp stands for: the place (a moved environment is broken), the interpreter, the inputs.
+checksum() {
+    {
+        pwd -P
+        "$venv/bin/python" -VV
+        cat pyproject.toml "locks/$1.txt" tools/setup.sh
+    } 2>/dev/null | sha256sum | cut -d' ' -f1
+}
+
+is_wanted_python() {
+    [[ -z "${PYTHON:-}" || "$("$PYTHON" -VV 2>&1)" == "$("$venv/bin/python" -VV 2>&1)" ]]
+}
+
+is_current() {
+    is_wanted_python && [[ -f "$venv/$1.stamp" && "$(cat "$venv/$1.stamp")" == "$(checksum "$1")" ]]
+}
+
+if is_current "$profile"; then
+    exit 0
+fi
+
+# Where .venv was made is written in it; a copy or an unfinished one is made anew.
+is_usable() {
+    [[ "$(cat "$venv/place" 2>/dev/null)" == "$(pwd -P)" ]] &&
+        is_new_enough "$venv/bin/python" && is_wanted_python
+}
+
+if ! is_usable; then
+    python=$(find_python)
+    "$python" -c 'import ensurepip' 2>/dev/null || install_ensurepip "$python"
+    echo "setup: making $venv with $("$python" --version)"
+    "$python" -m venv --clear "$venv"
+    pwd -P >"$venv/place"
+fi
+
+echo "setup: installing locks/$profile.txt"
+rm -f "$venv"/*.stamp
+pip=("$venv/bin/python" -m pip --disable-pip-version-check --quiet)
+"${pip[@]}" install --require-hashes -r "locks/$profile.txt"
+# setuptools warns at length about every editable install of this form.
+PYTHONWARNINGS=ignore "${pip[@]}" install --no-deps --no-build-isolation -e .
+
+checksum "$profile" >"$venv/$profile.stamp"
+if [[ $profile == dev ]]; then
+    checksum base >"$venv/base.stamp"
+fi
