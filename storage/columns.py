@@ -59,7 +59,8 @@ def stored_dtype(data_type: pa.DataType) -> np.dtype[Any]:
     for test, dtype in _STORED_AS.items():
         if test(data_type):
             return np.dtype(dtype)
-    return np.dtype(data_type.to_pandas_dtype())
+    dtype: np.dtype[Any] = np.dtype(data_type.to_pandas_dtype())
+    return dtype
 
 
 def physical(column: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:
@@ -147,8 +148,7 @@ def _scalar_key(scalar: pa.Scalar, data_type: pa.DataType, column: str) -> int:
     if not scalar.is_valid:
         raise InputError(f"column {column!r}: null is no bound; give a value of the column")
     if pa.types.is_timestamp(data_type) and (
-        not pa.types.is_timestamp(scalar.type)
-        or (scalar.type.tz is None) != (data_type.tz is None)
+        not pa.types.is_timestamp(scalar.type) or (scalar.type.tz is None) != (data_type.tz is None)
     ):
         raise InputError(
             f"column {column!r} is {data_type} and the bound {scalar} is {scalar.type}; "

@@ -275,13 +275,18 @@ class Grid:
         return self.dimensions[0]
 
     @property
+    def axes(self) -> tuple[Key | Dimension, ...]:
+        """Keys, then dimensions: one for each coordinate of a cell."""
+        return (*self.keys, *self.dimensions)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The columns that lead a page, in the order of the cell's coordinates."""
-        return tuple(d.name for d in (*self.keys, *self.dimensions))
+        return tuple(d.name for d in self.axes)
 
     def cells(self, batch: pa.RecordBatch) -> list[Int64s]:
         """One array of cell coordinates for each key and dimension."""
-        return [d.cells(batch.column(d.name)) for d in (*self.keys, *self.dimensions)]
+        return [d.cells(batch.column(d.name)) for d in self.axes]
 
     def sort_keys(self, batch: pa.RecordBatch) -> list[Int64s]:
         """What ε-Grid-Order sorts by: the cells, then the order attribute."""

@@ -10,6 +10,7 @@ fences are here, and a page that does not agree with them fails its own checksum
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -83,13 +84,7 @@ def unpack_states(data: bytes) -> dict[str, tuple[int, WindowState]]:
     return states
 
 
-def _unpacked(window: int, page: dict[str, object]) -> PageRef:
-    values = dict(page)
-    fence = Fence(
-        tuple(values.pop("first")),  # type: ignore[call-overload]
-        tuple(values.pop("last")),  # type: ignore[call-overload]
-        values.pop("order_min"),  # type: ignore[arg-type]
-        values.pop("order_max"),  # type: ignore[arg-type]
-    )
-    page_id = PageId(window, values.pop("page"))  # type: ignore[arg-type]
-    return PageRef(page_id, fence=fence, **values)  # type: ignore[arg-type]
+def _unpacked(window: int, page: dict[str, Any]) -> PageRef:
+    fence = Fence(tuple(page["first"]), tuple(page["last"]), page["order_min"], page["order_max"])
+    page_id = PageId(window, page["page"])
+    return PageRef(page_id, page["run"], page["rows"], page["size"], fence, page["low"])

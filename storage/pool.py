@@ -41,13 +41,12 @@ import pyarrow as pa
 from .columns import physical
 from .errors import BudgetError
 from .layout import Page, PageId, decode_page, schema_mark
-from .pagefile import PageFile
+from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
 from .trace import NoTrace, Trace
 from .units import format_size
 
 FRAMES_MIN = 32
-TRANSACTION_BYTES_MAX = 32 * 2**20
 
 
 def smallest_budget(page_size: int) -> int:

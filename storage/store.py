@@ -8,9 +8,9 @@
 ...     [batch.to_pydict()["name"] for batch in window.scan()]
 [['b', 'c']]
 
-Without a path the store is scratch: nothing is written while the windows fit the memory, and nothing
-is left behind.  With a path, `commit` makes everything since the last commit one step, and opening
-the path again goes on after the last step that was completed.
+Without a path the store is scratch: nothing is written while the windows fit the memory, and
+nothing is left behind.  With a path, `commit` makes everything since the last commit one step, and
+opening the path again goes on after the last step that was completed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class Store:
             raise InputError(f"window {name!r} was kept with other columns: {saved.schema.names}")
         if saved is not None and saved.grid != repr(grid):
             raise InputError(f"window {name!r} was kept with another grid: {saved.grid}")
-        form, reason = _chosen(saved.form if saved and materialize == "auto" else materialize, arrival)
+        form, reason = _chosen(
+            saved.form if saved and materialize == "auto" else materialize, arrival
+        )
         if saved is not None and saved.form != form:
             raise InputError(f"window {name!r} was kept as {saved.form!r}, not {form!r}")
         number = next(self._numbers) if number is None else number
