@@ -231,11 +231,15 @@ def page_bytes(batch: pa.RecordBatch, keys: Sequence[Int64s]) -> int:
     return _body_start(len(keys) - 1, entries) + int(pa.ipc.get_record_batch_size(batch))
 
 
-def check_storable(schema: pa.Schema) -> None:
-    """Raise `InputError` for columns no page can hold."""
+def check_names(schema: pa.Schema) -> None:
+    """Raise `InputError` for columns that can't be told apart."""
     if len(set(schema.names)) != len(schema.names):
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
         raise InputError(f"columns {twice} stand twice; rename them")
+
+
+def check_storable(schema: pa.Schema) -> None:
+    """Raise `InputError` for columns no page can hold."""
     for field in schema:
         if _has_dictionary(field.type):
             raise InputError(

@@ -100,7 +100,7 @@ class Pinned:
     """A guard: the page stays in its frame until the block ends.
 
     >>> from matwin.storage import Store
-    >>> with Store(memory="4MiB") as store:
+    >>> with Store(memory="8MiB") as store:
     ...     window = store.window("w", pa.schema([("t", pa.int64())]), on={"t": 10})
     ...     window.append(pa.record_batch({"t": [3, 1, 2]}))
     ...     with store.pool.pin(window.pages()[0].page_id) as page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -13,3 +14,8 @@ settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=5000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The flag of the golden scripts."""
+    parser.addoption("--rewrite", action="store_true", help="rewrite golden scripts")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from matwin.storage import CorruptPage, InputError, LmdbPageFile, MemoryPageFile, PageFile, PageId
 from matwin.storage.layout import encode_page, schema_mark
 

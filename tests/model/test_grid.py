@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from matwin.storage import Dimension, Grid, InputError, Key
 from matwin.storage.grid import FIRST_CELL, LAST_CELL, NO_CELL
 

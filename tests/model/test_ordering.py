@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from matwin.storage.columns import bound_key, float_key, order_key
 from matwin.storage.ordering import count_upto, group_starts, is_sorted, sort_order
 
@@ -46,6 +47,7 @@ def test_float_keys_compare_like_floats(values: list[float]) -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.floats(-1e19, 1e19))
 def test_fractional_bounds_on_integers_are_exact(values: list[int], bound: float) -> None:
     import pyarrow as pa
+
     from matwin.storage import InputError
 
     try:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
 from matwin.storage import (
     BudgetError,
     BufferPool,

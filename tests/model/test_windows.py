@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
 from matwin.storage import InputError, MemoryPageFile, Store, Window, smallest_budget
 from matwin.storage.materialize import FORMS
 
@@ -99,7 +100,9 @@ class WindowsAgree(RuleBasedStateMachine):
             t = pa.array(columns[0], self.storage_type).cast(t_type)
         else:
             t = pa.array(columns[0], t_type)
-        rest = [pa.array(c, f.type) for c, f in zip(columns[1:], list(self.schema)[1:], strict=True)]
+        rest = [
+            pa.array(c, f.type) for c, f in zip(columns[1:], list(self.schema)[1:], strict=True)
+        ]
         return pa.RecordBatch.from_arrays([t, *rest], schema=self.schema)
 
     def found(self, window: Window) -> list[tuple[Any, ...]]:
@@ -214,7 +217,7 @@ def payload(rows: int) -> pa.RecordBatch:
         "text": lambda i: "é" * (i % 17),
         "list": lambda i: [str(i), None][: i % 3],
         "price": lambda i: decimal.Decimal(i) / 4,
-        "at": lambda i: dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(seconds=i),
+        "at": lambda i: dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=i),
         "nothing": lambda i: None,
         "flag": lambda i: i % 2 == 0,
         "pair": lambda i: {"a": i % 100, "b": b"x" * (i % 4)},
@@ -289,14 +292,16 @@ def test_bad_rows_and_bounds_are_refused_and_change_nothing() -> None:
     schema = pa.schema([("t", pa.timestamp("s")), ("x", pa.float64())])
     with Store(memory=MEMORY, page_size=PAGE) as store:
         window = store.window("w", schema, on={"t": "1min"})
-        window.append(pa.record_batch([pa.array([1, 2], pa.timestamp("s")), [0.5, 1.5]], schema=schema))
+        window.append(
+            pa.record_batch([pa.array([1, 2], pa.timestamp("s")), [0.5, 1.5]], schema=schema)
+        )
         for bad in [
             pa.record_batch({"t": pa.array([1], pa.timestamp("s"))}),
             pa.record_batch({"t": pa.array([1], pa.timestamp("ms")), "x": [1.0]}),
         ]:
             with pytest.raises(InputError, match="'w'"):
                 window.append(bad)
-        aware = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+        aware = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         for bound in [None, math.nan, "soon", aware, 2**70, pa.scalar(None, pa.timestamp("s"))]:
             with pytest.raises(InputError, match="'t'"):
                 window.expire(below=bound)

@@ -1,0 +1,57 @@
+"""What the documents say is run: docstring examples and the README's Python."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+PACKAGES = ("storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench")
+
+
+def modules() -> list[str]:
+    found = ["matwin"]
+    for package in PACKAGES:
+        module = importlib.import_module(f"matwin.{package}")
+        found.append(module.__name__)
+        found += [f"{module.__name__}.{m.name}" for m in pkgutil.iter_modules(module.__path__)]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder()
+    tests = [t for n in modules() for t in finder.find(importlib.import_module(n)) if t.examples]
+    assert len(tests) >= 12
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [name for name in modules() if not importlib.import_module(name).__doc__]
+    assert silent == []
+
+
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), space)
+
+
+def test_the_readme_names_only_commands_that_exist() -> None:
+    from matwin.tools.cli import COMMANDS
+
+    known = {" ".join(words) for words in COMMANDS}
+    named = set(re.findall(r"`matwin ((?:bench )?\w+)", README.read_text()))
+    assert named <= known
