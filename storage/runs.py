@@ -65,9 +65,9 @@ class Sorted(NamedTuple):
         """The rows from `start` up to, not including, `limit`."""
         return Sorted(self.batch.slice(start, limit - start), [k[start:limit] for k in self.keys])
 
-    def last(self) -> tuple[int, ...]:
-        """The last row's sort keys."""
-        return tuple(int(k[-1]) for k in self.keys)
+    def key(self, row: int) -> tuple[int, ...]:
+        """A row's sort keys."""
+        return tuple(int(k[row]) for k in self.keys)
 
 
 def sort_rows(batch: pa.RecordBatch, grid: Grid) -> Sorted:
@@ -184,7 +184,6 @@ class _Cursor:
         self._grid = grid
         self._refs = iter(refs)
         self._pin = ExitStack()
-        self.rows: Sorted | None = None
         self.advance()
 
     def advance(self) -> None:
@@ -195,19 +194,23 @@ class _Cursor:
             batch = live_rows(page.batch, ref, self._grid)
             if batch.num_rows:
                 self.rows = Sorted(batch, self._grid.sort_keys(batch))
+                self.at, self.limit = 0, batch.num_rows
+                self.first, self.last = self.rows.key(0), self.rows.key(-1)
                 return
             self.close()
 
     def upto(self, bound: tuple[int, ...]) -> Sorted:
         """Take the rows up to and including the bound."""
         assert self.rows is not None
-        rows, count = self.rows, count_upto(self.rows.keys, bound)
-        self.rows = rows.slice(count, rows.batch.num_rows)
-        return rows.slice(0, count)
+        start = self.at
+        self.at = self.limit if self.last <= bound else count_upto(self.rows.keys, bound)
+        if self.at < self.limit:
+            self.first = self.rows.key(self.at)
+        return self.rows.slice(start, self.at)
 
     def close(self) -> None:
         """Unpin."""
-        self.rows = None
+        self.rows: Sorted | None = None
         self._pin.close()
 
 
@@ -216,11 +219,11 @@ def merge(pool: BufferPool, grid: Grid, runs: Sequence[Sequence[PageRef]]) -> It
     cursors = [_Cursor(pool, grid, refs) for refs in runs]
     try:
         while active := [cursor for cursor in cursors if cursor.rows is not None]:
-            bound = min(cursor.rows.last() for cursor in active if cursor.rows)
-            parts = [cursor.upto(bound) for cursor in active]
-            yield _resorted([part for part in parts if part.batch.num_rows])
-            for cursor in active:
-                if cursor.rows is not None and cursor.rows.batch.num_rows == 0:
+            bound = min(cursor.last for cursor in active)
+            sharing = [cursor for cursor in active if cursor.first <= bound]
+            yield _resorted([cursor.upto(bound) for cursor in sharing])
+            for cursor in sharing:
+                if cursor.at == cursor.limit:
                     cursor.advance()
     finally:
         for cursor in cursors:
