@@ -67,7 +67,7 @@ def test_no_accepted_pair_of_floats_is_out_of_reach(
         check(left, right, -epsilon, epsilon, pa.float64())
 
 
-@given(st.integers(-(2**40), 2**40), st.sampled_from([0.1, 0.3, 0.7, 1e-9, 1 / 3, 2.5]),
+@given(st.integers(-(2**40), 2**40) | st.integers(2**50, 2**54), st.sampled_from([0.1, 0.3, 0.7, 1e-9, 1 / 3, 2.5]),
        st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([-1.0, 1.0]))  # fmt: skip
 def test_floats_exactly_epsilon_apart_are_within_reach(
     count: int, epsilon: float, near_left: int, near_right: int, side: float
@@ -177,6 +177,14 @@ def test_equal_keys_share_a_cell_and_others_do_not(values: list[str | None]) -> 
     assert [together[value] for value in values] == cells
     assert len(set(cells)) == len(set(values))
     assert all((value is None) == (c == NO_CELL) for value, c in zip(values, cells, strict=True))
+
+
+def test_every_byte_of_a_key_counts() -> None:
+    base = "abcdefghijklmnopqrstuvwxyz0123456789"
+    keys = {base[:length] for length in range(len(base))}
+    keys |= {key[:at] + "#" + key[at + 1 :] for key in keys for at in range(len(key))}
+    cells = Key("k").cells(pa.array(sorted(keys)))
+    assert len(set(cells.tolist())) == len(keys)
 
 
 def test_keys_are_equal_across_types_and_slices() -> None:
