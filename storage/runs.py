@@ -124,6 +124,7 @@ class RunWriter:
         self._pending = _joined([self._pending, rows] if self._pending else [rows])
         while (fits := self._fits()) < self._pending.batch.num_rows:
             self._emit(fits)
+        self._pending = _copied(self._pending)
 
     def __enter__(self) -> RunWriter:
         return self
@@ -162,6 +163,12 @@ class RunWriter:
         data, fence = encode_page(page_id, page.batch, page.keys, self._pool.mark(self._window))
         self._pool.put(page_id, data, self._why, keep=self._keep)
         self.refs.append(PageRef(page_id, self._run, rows, data.size, fence))
+
+
+def _copied(rows: Sorted) -> Sorted:
+    """The rows in memory of their own: a slice would keep alive all that it was cut from."""
+    batch = pa.ipc.read_record_batch(rows.batch.serialize(), rows.batch.schema)
+    return Sorted(batch, [k.copy() for k in rows.keys])
 
 
 def _joined(parts: Sequence[Sorted]) -> Sorted:
@@ -239,10 +246,12 @@ def _resorted(parts: Sequence[Sorted]) -> Sorted:
 
 
 def merge_space(runs: Sequence[Sequence[PageRef]], fan_in: int, keys: int, page_size: int) -> int:
-    """Bytes that merging takes beside the pinned pages, the writer's two pages included."""
+    """Bytes that merging takes beside the pinned pages: their keys, what is sorted at a time, and
+    the writer's two pages."""
     refs = [ref for run in runs for ref in run]
     rows, size = max(ref.rows for ref in refs), max(ref.size for ref in refs)
-    return sort_space(fan_in * rows, fan_in * size, keys) + 2 * max(size, page_size)
+    pinned_keys = 8 * keys * fan_in * rows
+    return pinned_keys + sort_space(fan_in * rows, fan_in * size, keys) + 2 * max(size, page_size)
 
 
 def fan_in(pool: BufferPool, runs: Sequence[Sequence[PageRef]], keys: int) -> int:
@@ -277,6 +286,7 @@ def merge_into_one(
         with pool.reserve(space), writer() as merged:
             for rows in merge(pool, grid, first):
                 merged.add(rows)
+                del rows  # before the next are made
             refs = merged.finish()
         runs[:ways] = []
         if refs or not runs:

@@ -20,11 +20,13 @@ _REFUSED = (
 
 def private_folder(path: Path) -> None:
     """Make the folder, readable by its owner only, on a file system that LMDB can use."""
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: the folder {path.parent} is missing; create it first")
-    refuse_network(path.parent)
     try:
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: the folder {path.parent} is missing; create it first")
+        refuse_network(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
+    except StoreError:
+        raise
     except OSError as e:
         raise StoreError(f"{path}: the folder can't be made: {e.strerror}") from e
 
@@ -32,11 +34,13 @@ def private_folder(path: Path) -> None:
 def scratch_folder(scratch: Path | None) -> Path:
     """A new private folder for pages that nobody needs once the process has ended."""
     base = scratch or Path(tempfile.gettempdir())
-    if not base.is_dir():
-        raise StoreError(f"{base}: the scratch folder is missing; create it or name another")
-    refuse_network(base)
     try:
+        if not base.is_dir():
+            raise StoreError(f"{base}: the scratch folder is missing; create it or name another")
+        refuse_network(base)
         return Path(tempfile.mkdtemp(prefix="matwin-", dir=base))
+    except StoreError:
+        raise
     except OSError as e:
         raise StoreError(f"{base}: no scratch folder can be made here: {e.strerror}") from e
 

@@ -78,7 +78,7 @@ class GridWindow(Window):
         self._cells.setdefault(cell, []).extend(refs)
         self._by_order.update(refs)
         if old is not None:
-            self._pool.drop([old.page_id], "cell rewritten")
+            self._retire(old)
 
     def _has_room(self, ref: PageRef) -> bool:
         return ref.size < FULL * record_bytes(self._pool.file.page_size)
@@ -105,4 +105,4 @@ def _by_cell(rows: Sorted) -> Iterator[tuple[Cell, Sorted]]:
     starts = group_starts(rows.keys[:-1]).tolist()
     for start, limit in zip(starts, [*starts[1:], rows.batch.num_rows], strict=True):
         part = rows.slice(start, limit)
-        yield part.last()[:-1], part
+        yield part.key(0)[:-1], part

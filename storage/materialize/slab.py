@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-import numpy as np
 import pyarrow as pa
 
-from ..columns import NO_VALUE
+from ..columns import NO_VALUE, Bools
 from ..runs import PageRef, Sorted, live_rows, sort_rows, sort_space
 from .window import Window
 
@@ -54,6 +53,9 @@ class SlabWindow(Window):
     def _spill(self) -> None:
         """The small runs and the tail become a run."""
         small = [ref for run in self._small.values() for ref in run]
+        if not self._tail_rows and not small:
+            self._clear_tail()
+            return
         with self._pool.reserve(self._space_with_small() + 2 * self._pool.file.page_size):
             batches = [portion.batch for portion in self._tail]
             for ref in small:
@@ -109,5 +111,5 @@ class SlabWindow(Window):
         self._next_run = max(self._runs, default=-1) + 1
 
 
-def _where(rows: Sorted, mask: np.ndarray) -> Sorted:  # type: ignore[type-arg]
+def _where(rows: Sorted, mask: Bools) -> Sorted:
     return Sorted(rows.batch.filter(pa.array(mask)), [k[mask] for k in rows.keys])

@@ -13,20 +13,21 @@ window, whatever its value: whether it is late is for the stream to say.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
 from ..columns import Int64s, bound_key, cast_columns, order_key, plain_type
-from ..errors import InputError
+from ..errors import InputError, StoreError
 from ..grid import Grid
-from ..layout import PageId, check_storable
+from ..layout import PageId, check_names, check_storable
 from ..pool import BufferPool
 from ..runs import PageRef, RunWriter, Sorted, live_rows, sort_rows, sort_space
+
 
 @dataclass(slots=True)
 class WindowState:
@@ -44,6 +45,19 @@ class _Portion:
     batch: pa.RecordBatch
     keys: Int64s
     size: int
+
+
+@dataclass(slots=True)
+class _Call:
+    """What it takes to undo a call of `append`.
+
+    Until it spills, its rows are the tail's portions from `first_portion` on.  Then they are in the
+    tail and in the pages from `first_page` on, and `replaced` are the pages that those replaced.
+    """
+
+    first_portion: int
+    first_page: int | None = None
+    replaced: list[PageRef] = field(default_factory=list)
 
 
 class Window(ABC):
@@ -65,6 +79,7 @@ class Window(ABC):
         self._tail: list[_Portion] = []
         self._tail_rows = 0
         self._tail_bytes = 0
+        self._call: _Call | None = None
         self._by_order: SortedKeyList[PageRef, int] = SortedKeyList(
             key=lambda ref: ref.fence.order_min
         )
@@ -74,12 +89,67 @@ class Window(ABC):
     # ── rows in ──────────────────────────────────────────────────────────────────────────────
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take rows; the window keeps its own copy of them."""
-        for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-            self._check_columns(batch)
-            for piece in self._pieces(batch):
-                for plain in self._pieces(cast_columns(piece, self._page_schema)):
-                    self._take(plain)
+        """Take rows, all of them or, on an error, none; the window keeps its own copy."""
+        with self._all_or_none():
+            for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+                self._check_columns(batch)
+                for piece in self._pieces(batch):
+                    for plain in self._pieces(cast_columns(piece, self._page_schema)):
+                        self._take(plain)
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        self._call = call = _Call(len(self._tail))
+        try:
+            yield
+        except BaseException:
+            self._call = None
+            self._undo(call)
+            raise
+        self._call = None
+        self._pool.drop([ref.page_id for ref in call.replaced], "rewritten")
+
+    def _undo(self, call: _Call) -> None:
+        if call.first_page is None:
+            self._set_tail(self._tail[: call.first_portion], self._tail[call.first_portion :])
+            return
+        self._set_tail([], self._tail)
+        made = [ref for ref in self._by_order if ref.page_id.page >= call.first_page]
+        self._forget(made)
+        if call.replaced:
+            self._restore(call.replaced)
+        with suppress(StoreError):
+            self._pool.drop([ref.page_id for ref in made], "taken back")
+
+    def _make_way(self) -> None:
+        """Spill.  What was there before this call goes first and alone, so that its rows and the
+        call's are in different pages."""
+        call = self._call
+        if call is not None and call.first_page is None:
+            new = self._tail[call.first_portion :]
+            self._set_tail(self._tail[: call.first_portion])
+            try:
+                self._spill()
+                call.first_page = self._next_page
+            finally:
+                call.first_portion = len(self._tail)
+                self._set_tail([*self._tail, *new])
+        else:
+            self._spill()
+
+    def _set_tail(self, tail: list[_Portion], gone: Sequence[_Portion] = ()) -> None:
+        self._pool.give_back(sum(portion.size for portion in gone))
+        self._tail = tail
+        self._tail_rows = sum(portion.batch.num_rows for portion in tail)
+        self._tail_bytes = sum(portion.size for portion in tail)
+
+    def _retire(self, ref: PageRef) -> None:
+        """Give up a page that others have replaced, if need be when the call has succeeded."""
+        call = self._call
+        if call and call.first_page is not None and ref.page_id.page < call.first_page:
+            call.replaced.append(ref)
+        else:
+            self._pool.drop([ref.page_id], "rewritten")
 
     def _sort_space(self, more_rows: int = 0, more_bytes: int = 0) -> int:
         return sort_space(
@@ -131,8 +201,8 @@ class Window(ABC):
 
     def _take(self, piece: pa.RecordBatch) -> None:
         size = int(pa.ipc.get_record_batch_size(piece))
-        if self._tail and self._sort_space(piece.num_rows, size) > self._tail_limit:
-            self._spill()
+        while self._tail and self._sort_space(piece.num_rows, size) > self._tail_limit:
+            self._make_way()
         self._pool.take(size)
         self._hold(pa.ipc.read_record_batch(piece.serialize(), self._page_schema), size)
 
@@ -282,9 +352,9 @@ class Window(ABC):
 
 def page_schema(schema: pa.Schema, grid: Grid) -> pa.Schema:
     """The columns as they stand in pages: join attributes first, values plain."""
+    check_names(schema)
     names = [*grid.names, *(name for name in schema.names if name not in grid.names)]
     fields = [schema.field(name) for name in names]
     plain = pa.schema([field.with_type(plain_type(field.type)) for field in fields])
     check_storable(plain)
     return plain
-
