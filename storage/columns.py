@@ -56,11 +56,8 @@ def is_numeric(data_type: pa.DataType) -> bool:
 
 def stored_dtype(data_type: pa.DataType) -> np.dtype[Any]:
     """The NumPy type of a numeric column's buffer."""
-    for test, dtype in _STORED_AS.items():
-        if test(data_type):
-            return np.dtype(dtype)
-    dtype: np.dtype[Any] = np.dtype(data_type.to_pandas_dtype())
-    return dtype
+    stored = next((kind for test, kind in _STORED_AS.items() if test(data_type)), None)
+    return np.dtype(stored or data_type.to_pandas_dtype())
 
 
 def physical(column: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:

@@ -234,9 +234,9 @@ class Environment:
         # A killed reader would keep freed pages for ever.  Looking costs a microsecond; looking at
         # every 64th commit let a file of 0.4 MB grow to 1.4.
         self._env.reader_check()
-        # LMDB has looked at its lists of free pages and at the first blocks of what was deleted, and
-        # the kernel maps a lot around them: sliding over 400 MB in pages of 256 KiB left 192 MB
-        # resident.  Giving back a map of 8 GB takes 50 µs.
+        # LMDB has looked at its lists of free pages and at the first blocks of what was deleted,
+        # and the kernel maps a lot around them: sliding over 400 MB in pages of 256 KiB left
+        # 192 MB resident.  Giving back a map of 8 GB takes 50 µs.
         _give_back(*self._map)
 
     def _bytes_wanted(self) -> int:
@@ -300,8 +300,9 @@ class Environment:
     def _unmap(self, view: memoryview) -> None:
         """Give back the resident pages that reading the view has mapped.
 
-        With a block the kernel maps all that it keeps together with it, up to 2 MiB.  Reading 512 MB
-        left 560 MB resident without this and 48 MB above the start with it, at the same 2 GB/s.
+        With a block the kernel maps all that it keeps together with it, up to 2 MiB.  Reading
+        512 MB left 560 MB resident without this and 48 MB above the start with it, at the same
+        2 GB/s.
         """
         start, end = self._map
         first = np.frombuffer(view, np.uint8).ctypes.data - start
@@ -373,7 +374,7 @@ def check_file(path: Path) -> None:
     if second and abs(first[2] - second[2]) > 1:
         raise CorruptPage(f"{path} is damaged: a transaction number is wrong; {_REMEDY}")
     try:
-        problems = verify(str(path), subdir=False)
+        problems = verify(str(path), subdir=False)  # type: ignore[no-untyped-call]
     except VerifyError as e:
         problems = [str(e)]
     if problems:
@@ -411,6 +412,7 @@ def _claim(folder: Path) -> int:
 def _release(folder: Path, descriptor: int) -> None:
     with _registry:
         _open_paths.pop(str(folder.resolve()), None)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child just forked may have it open as well
         os.close(descriptor)
 
 
@@ -461,7 +463,7 @@ def _os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Ite
         raise
     except OSError as e:
         if poison:
-            poison(e.strerror)
+            poison(str(e.strerror))
         raise StoreError(e.errno, e.strerror, str(e.filename or folder)) from e
 
 

@@ -232,8 +232,8 @@ class LmdbPageFile:
         used = used_bytes(view, page_id, self.where)
         if used < 64 or used > max(len(view), _PARTS_MAX * len(view)):
             raise CorruptPage(
-                f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} bytes; "
-                "the file is damaged"
+                f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
+                "bytes; the file is damaged"
             )
         page = pa.allocate_buffer(used)
         _copy(view, np.frombuffer(page, np.uint8), 0, min(used, len(view)))

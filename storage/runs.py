@@ -121,10 +121,11 @@ class RunWriter:
         """Take rows that follow those taken before."""
         if rows.batch.num_rows == 0:
             return
-        self._pending = _joined([self._pending, rows] if self._pending else [rows])
+        self._pending = whole = _joined([self._pending, rows] if self._pending else [rows])
         while (fits := self._fits()) < self._pending.batch.num_rows:
             self._emit(fits)
-        self._pending = _copied(self._pending)
+        if self._pending is not whole:
+            self._pending = _copied(self._pending)
 
     def __enter__(self) -> RunWriter:
         return self
@@ -191,6 +192,7 @@ class _Cursor:
         self._grid = grid
         self._refs = iter(refs)
         self._pin = ExitStack()
+        self.rows: Sorted | None = None
         self.advance()
 
     def advance(self) -> None:
@@ -217,7 +219,7 @@ class _Cursor:
 
     def close(self) -> None:
         """Unpin."""
-        self.rows: Sorted | None = None
+        self.rows = None
         self._pin.close()
 
 

@@ -40,27 +40,18 @@ class GridWindow(Window):
         self._spill()
 
     def _spill(self) -> None:
-        if not self._tail_rows:
-            self._clear_tail()
+        if not self._tail.rows:
+            self._tail.clear()
             return
-        with self._sorted_tail() as rows:
+        with self._tail.in_order() as rows:
             done = 0
             try:
                 for cell, part in _by_cell(rows):
                     self._insert(cell, part)
                     done += part.batch.num_rows
             finally:
-                self._keep(rows.batch.slice(done))
-
-    def _keep(self, rest: pa.RecordBatch) -> None:
-        """After an error, the rows that did not reach their cells stay in the tail."""
-        size = self._tail_bytes
-        if rest.num_rows:
-            self._tail.clear()
-            self._tail_rows = self._tail_bytes = 0
-            self._hold(rest, size)
-        else:
-            self._clear_tail()
+                # After an error, the rows that did not reach their cells stay in the tail.
+                self._tail.replace(rows.batch.slice(done))
 
     def _insert(self, cell: Cell, rows: Sorted) -> None:
         pages = self._cells.get(cell, [])

@@ -41,36 +41,32 @@ class SlabWindow(Window):
 
     def settle(self) -> None:
         """Make the tail a small run."""
-        if not self._tail_rows:
-            self._clear_tail()
-        elif self._space_with_small() > self._tail_limit:
+        if self._tail.rows and self._space_with_small() > self._tail.limit:
             self._spill()
-        else:
-            with self._sorted_tail() as rows:
+        elif self._tail.rows:
+            with self._tail.in_order() as rows:
                 self._write(rows, self._small, keep=True)
-            self._clear_tail()
+        self._tail.clear()
 
     def _spill(self) -> None:
         """The small runs and the tail become a run."""
         small = [ref for run in self._small.values() for ref in run]
-        if not self._tail_rows and not small:
-            self._clear_tail()
-            return
-        with self._pool.reserve(self._space_with_small() + 2 * self._pool.file.page_size):
-            batches = [portion.batch for portion in self._tail]
-            for ref in small:
-                with self._pool.pin(ref.page_id, "slab") as page:
-                    batches.append(live_rows(page.batch, ref, self.grid))
-            rows = sort_rows(pa.concat_batches(batches), self.grid)
-            self._write(rows, self._runs, keep=False)
-        self._clear_tail()
+        if self._tail.rows or small:
+            with self._pool.reserve(self._space_with_small() + 2 * self._pool.file.page_size):
+                batches = [portion.batch for portion in self._tail.portions]
+                for ref in small:
+                    with self._pool.pin(ref.page_id, "slab") as page:
+                        batches.append(live_rows(page.batch, ref, self.grid))
+                rows = sort_rows(pa.concat_batches(batches), self.grid)
+                self._write(rows, self._runs, keep=False)
+        self._tail.clear()
         self._forget(small)
         self._pool.drop([ref.page_id for ref in small], "run is long enough")
 
     def _space_with_small(self) -> int:
         small = [ref for run in self._small.values() for ref in run]
-        rows = self._tail_rows + sum(ref.rows for ref in small)
-        size = self._tail_bytes + sum(ref.size for ref in small)
+        rows = self._tail.rows + sum(ref.rows for ref in small)
+        size = self._tail.size + sum(ref.size for ref in small)
         return sort_space(rows, size, len(self.grid.names) + 1)
 
     def _write(self, rows: Sorted, runs: dict[int, list[PageRef]], *, keep: bool) -> None:
@@ -88,7 +84,8 @@ class SlabWindow(Window):
                 written[run] = writer.finish()
         self._next_run += len(parts)
         for run, refs in written.items():
-            runs[run] = refs
+            if refs:
+                runs[run] = refs
             self._by_order.update(refs)
 
     def _listed(self) -> Iterable[PageRef]:

@@ -40,13 +40,13 @@ class StandardWindow(Window):
             self._by_order.update(ref for run in runs for ref in run)
 
     def _spill(self) -> None:
-        if self._tail_rows:
-            with self._sorted_tail() as rows, self._writer(0, "run") as writer:
+        if self._tail.rows:
+            with self._tail.in_order() as rows, self._writer(0, "run") as writer:
                 writer.add(rows)
                 refs = writer.finish()
             self._fresh.append(refs)
             self._by_order.update(refs)
-        self._clear_tail()
+        self._tail.clear()
 
     def _listed(self) -> Iterable[PageRef]:
         yield from self._merged

@@ -3,7 +3,7 @@
     append(batch) ──▶ tail, in memory ──full, or settle()──▶ pages (each form in its own way)
     expire(below) ──▶ pages wholly below are dropped; of the others, the rows below are masked
 
-The tail counts against the pool's budget and is never so large that sorting it would not fit.
+A call of `append` is all or nothing: what is written for it counts only once all of it is.
 
 Meaning of `expire(below=b)`: every row whose order attribute is less than `b` and that is in the
 window now is gone.  Null and NaN are less than nothing and stay.  A row appended later is in the
@@ -13,20 +13,23 @@ window, whatever its value: whether it is late is for the stream to say.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from itertools import pairwise
 from typing import ClassVar
 
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
-from ..columns import Int64s, bound_key, cast_columns, order_key, plain_type
+from ..columns import bound_key, cast_columns, plain_type
 from ..errors import InputError, StoreError
 from ..grid import Grid
 from ..layout import PageId, check_names, check_storable
 from ..pool import BufferPool
-from ..runs import PageRef, RunWriter, Sorted, live_rows, sort_rows, sort_space
+from ..runs import PageRef, RunWriter, live_rows
+from .tail import Tail
 
 
 @dataclass(slots=True)
@@ -41,13 +44,6 @@ class WindowState:
 
 
 @dataclass(slots=True)
-class _Portion:
-    batch: pa.RecordBatch
-    keys: Int64s
-    size: int
-
-
-@dataclass(slots=True)
 class _Call:
     """What it takes to undo a call of `append`.
 
@@ -57,7 +53,7 @@ class _Call:
 
     first_portion: int
     first_page: int | None = None
-    replaced: list[PageRef] = field(default_factory=list)
+    replaced: list[PageRef] = dataclass_field(default_factory=list)
 
 
 class Window(ABC):
@@ -76,9 +72,7 @@ class Window(ABC):
         self._window = window
         self._next_page = 0
         self._page_schema = page_schema(schema, grid)
-        self._tail: list[_Portion] = []
-        self._tail_rows = 0
-        self._tail_bytes = 0
+        self._tail = Tail(pool, grid, self._page_schema)
         self._call: _Call | None = None
         self._by_order: SortedKeyList[PageRef, int] = SortedKeyList(
             key=lambda ref: ref.fence.order_min
@@ -90,16 +84,19 @@ class Window(ABC):
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take rows, all of them or, on an error, none; the window keeps its own copy."""
+        self._tail.join()
         with self._all_or_none():
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
                 self._check_columns(batch)
-                for piece in self._pieces(batch):
-                    for plain in self._pieces(cast_columns(piece, self._page_schema)):
-                        self._take(plain)
+                for piece in self._tail.pieces(batch):
+                    for plain in self._tail.pieces(cast_columns(piece, self._page_schema)):
+                        while self._tail.is_full_for(plain):
+                            self._make_way()
+                        self._tail.take(plain)
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
-        self._call = call = _Call(len(self._tail))
+        self._call = call = _Call(len(self._tail.portions))
         try:
             yield
         except BaseException:
@@ -110,10 +107,9 @@ class Window(ABC):
         self._pool.drop([ref.page_id for ref in call.replaced], "rewritten")
 
     def _undo(self, call: _Call) -> None:
+        self._tail.clear(call.first_portion if call.first_page is None else 0)
         if call.first_page is None:
-            self._set_tail(self._tail[: call.first_portion], self._tail[call.first_portion :])
             return
-        self._set_tail([], self._tail)
         made = [ref for ref in self._by_order if ref.page_id.page >= call.first_page]
         self._forget(made)
         if call.replaced:
@@ -125,23 +121,16 @@ class Window(ABC):
         """Spill.  What was there before this call goes first and alone, so that its rows and the
         call's are in different pages."""
         call = self._call
-        if call is not None and call.first_page is None:
-            new = self._tail[call.first_portion :]
-            self._set_tail(self._tail[: call.first_portion])
-            try:
-                self._spill()
-                call.first_page = self._next_page
-            finally:
-                call.first_portion = len(self._tail)
-                self._set_tail([*self._tail, *new])
-        else:
+        if call is None or call.first_page is not None:
             self._spill()
-
-    def _set_tail(self, tail: list[_Portion], gone: Sequence[_Portion] = ()) -> None:
-        self._pool.give_back(sum(portion.size for portion in gone))
-        self._tail = tail
-        self._tail_rows = sum(portion.batch.num_rows for portion in tail)
-        self._tail_bytes = sum(portion.size for portion in tail)
+            return
+        new = self._tail.cut(call.first_portion)
+        try:
+            self._spill()
+            call.first_page = self._next_page
+        finally:
+            call.first_portion = len(self._tail.portions)
+            self._tail.put_back(new)
 
     def _retire(self, ref: PageRef) -> None:
         """Give up a page that others have replaced, if need be when the call has succeeded."""
@@ -150,26 +139,6 @@ class Window(ABC):
             call.replaced.append(ref)
         else:
             self._pool.drop([ref.page_id], "rewritten")
-
-    def _sort_space(self, more_rows: int = 0, more_bytes: int = 0) -> int:
-        return sort_space(
-            self._tail_rows + more_rows, self._tail_bytes + more_bytes, len(self.grid.names) + 1
-        )
-
-    @property
-    def _tail_limit(self) -> int:
-        """What sorting the tail may take: a quarter of the budget for a window on its own."""
-        return self._pool.budget_bytes // (2 * (self._pool.windows + 1))
-
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in parts a fraction of the tail's size, a single row at the least."""
-        rows, size = batch.num_rows, int(pa.ipc.get_record_batch_size(batch))
-        space = sort_space(rows, size, len(self.grid.names) + 1)
-        if rows > 1 and space > self._tail_limit // 4:
-            yield from self._pieces(batch.slice(0, rows // 2))
-            yield from self._pieces(batch.slice(rows // 2))
-        elif rows:
-            yield batch
 
     def _check_columns(self, batch: pa.RecordBatch) -> None:
         batch.validate()
@@ -187,38 +156,13 @@ class Window(ABC):
                     f"the window has {field.type}; cast it first"
                 )
 
-    @contextmanager
-    def _sorted_tail(self) -> Iterator[Sorted]:
-        """The tail's rows in order, with room for sorting and writing them."""
-        with self._pool.reserve(self._sort_space() + 2 * self._pool.file.page_size):
-            rows = pa.concat_batches([portion.batch for portion in self._tail])
-            yield sort_rows(rows, self.grid)
-
-    def _clear_tail(self) -> None:
-        self._pool.give_back(sum(portion.size for portion in self._tail))
-        self._tail.clear()
-        self._tail_rows = self._tail_bytes = 0
-
-    def _take(self, piece: pa.RecordBatch) -> None:
-        size = int(pa.ipc.get_record_batch_size(piece))
-        while self._tail and self._sort_space(piece.num_rows, size) > self._tail_limit:
-            self._make_way()
-        self._pool.take(size)
-        self._hold(pa.ipc.read_record_batch(piece.serialize(), self._page_schema), size)
-
-    def _hold(self, owned: pa.RecordBatch, size: int) -> None:
-        keys = order_key(owned.column(self.grid.order.name))
-        self._tail.append(_Portion(owned, keys, size))
-        self._tail_rows += owned.num_rows
-        self._tail_bytes += size
-
     # ── rows out ─────────────────────────────────────────────────────────────────────────────
 
     def expire(self, below: object) -> None:
         """Drop every row of the window whose order attribute is less than `below`."""
         order = self.grid.order.name
         bound = bound_key(below, self._page_schema.field(order).type, order)
-        self._expire_tail(bound)
+        self._tail.expire(bound)
         dead = []
         for ref in list(self._by_order.irange_key(max_key=bound, inclusive=(True, False))):
             if ref.fence.order_max < bound:
@@ -228,22 +172,6 @@ class Window(ABC):
         self._forget(dead)
         why = f"{order} < {below}"
         self._pool.drop([ref.page_id for ref in dead], why, event="expire")
-
-    def _expire_tail(self, bound: int) -> None:
-        kept = []
-        for portion in self._tail:
-            alive = portion.keys >= bound
-            if alive.all():
-                kept.append(portion)
-                continue
-            self._tail_rows -= portion.batch.num_rows - int(alive.sum())
-            if alive.any():
-                batch = portion.batch.filter(pa.array(alive))
-                kept.append(_Portion(batch, portion.keys[alive], portion.size))
-            else:
-                self._pool.give_back(portion.size)
-                self._tail_bytes -= portion.size
-        self._tail = kept
 
     def pages(self) -> list[PageRef]:
         """Every page with its fence, in ε-Grid-Order within each run."""
@@ -326,7 +254,7 @@ class Window(ABC):
 
     def close(self) -> None:
         """Give up the window and its pages."""
-        self._clear_tail()
+        self._tail.clear()
         refs = list(self._by_order)
         self._forget(refs)
         self._pool.drop([ref.page_id for ref in refs], "closed")
@@ -340,13 +268,11 @@ class Window(ABC):
         """Raise `AssertionError` unless every invariant holds."""
         listed = list(self._listed())
         assert sorted(r.page_id for r in listed) == sorted(r.page_id for r in self._by_order)
-        assert self._tail_bytes == sum(portion.size for portion in self._tail)
-        assert self._tail_rows == sum(portion.batch.num_rows for portion in self._tail)
         for ref in listed:
             assert ref.page_id.page < self._next_page
             assert ref.fence.first <= ref.fence.last
             assert ref.fence.order_min <= ref.fence.order_max
-        for before, after in zip(listed, listed[1:], strict=False):
+        for before, after in pairwise(listed):
             assert before.run != after.run or before.fence.last <= after.fence.first
 
 

@@ -7,6 +7,7 @@ and opened again, it holds the last step that was acknowledged, or one newer.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -143,3 +144,54 @@ def test_an_io_error(tmp_path: Path, durability: str, for_ever: str) -> None:
         for text in fate.value["then"]:
             assert "closed to use after an earlier error" in text, (point, fate)
         assert (then.signal, then.error) == (0, ""), (point, fate, then)
+
+
+# ── a disk that is full for one write ────────────────────────────────────────────────────────────
+
+
+def work_again(folder: Path, durability: str) -> dict[str, int]:
+    """The same work, doing again what failed for want of space: how often, and up to which step."""
+    failures, done = 0, 0
+
+    def until_done(deed: Callable[[], Any]) -> Any:
+        nonlocal failures
+        try:
+            return deed()
+        except StoreError as e:
+            assert e.errno == errno.ENOSPC, repr(e)
+            failures += 1
+            return deed()
+
+    try:
+        store = until_done(lambda: opened(folder, durability))
+        window = store.window("w", SCHEMA, on=ON, materialize="standard")
+        for step in range(STEPS):
+            batch = rows(range(step * STEP, step * STEP + STEP))
+            until_done(lambda batch=batch: window.append(batch))
+            done = until_done(store.commit)
+    except StoreError as e:
+        assert "closed to use" in str(e) or "reopen" in str(e), repr(e)
+    store.close()
+    return {"failures": failures, "done": done}
+
+
+def fail_again(base: str, durability: str, call: str, when: str) -> dict[str, int]:
+    folder = Path(base) / f"{call}-{when}"
+    fault = f"inject={call}:error=ENOSPC:when={when}"
+    with strace("-e", f"trace={call}", "-e", fault, "-o", "/dev/null"):
+        return work_again(folder, durability)
+
+
+def test_no_space_for_one_write(tmp_path: Path) -> None:
+    """What failed is done again with success, unless it was a write to LMDB's meta page: that is
+    in the file already, needs no space, and LMDB takes its failure for the worst."""
+    points = [(call, n) for call, n in faults(tmp_path, "checkpoint") if call == "pwrite64"]
+    cases = [[str(tmp_path), "checkpoint", call, str(n)] for call, n in points[:: campaign(2, 1)]]
+    fates = each_in_fork(fail_again, cases)
+    done = [fate.value["done"] if fate.value else 0 for fate in fates]
+    after = each_in_fork(check_after, [[*c, n] for c, n in zip(cases, done, strict=True)])
+    for case, fate, then in zip(cases, fates, after, strict=True):
+        assert (fate.signal, fate.error) == (0, ""), (case, fate)
+        assert fate.value["failures"] >= 1, (case, fate)
+        assert (then.signal, then.error) == (0, ""), (case, then)
+    assert done.count(STEPS) > len(done) // 2, done

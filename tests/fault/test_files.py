@@ -276,7 +276,7 @@ def spill_and_die(folder: str) -> None:
     store = opened(None, scratch=folder)
     store.window("w", SCHEMA, on=ON).append(rows(range(20_000)))
     assert store.file.file_bytes > 2**19
-    assert len(os.listdir(folder)) == 0
+    assert list(Path(folder).iterdir()) == []
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -35,9 +35,9 @@ def window_in(store: Store, form: str) -> Window:
     return store.window("w", SCHEMA, on=ON, materialize=form)
 
 
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with tmpfs(tmp_path_factory.mktemp("full") / "disk", 8 * 2**20) as folder:
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with tmpfs(tmp_path / "disk", 8 * 2**20) as folder:
         yield folder
 
 

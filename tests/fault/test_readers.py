@@ -1,8 +1,8 @@
 """Readers that were killed do not keep freed pages for ever.
 
-A reader's place in LMDB's table tells the writer which old pages to keep.  One that was killed never
-gives its place back, so the file would grow with every step, until somebody looks whether the
-readers still live.
+A reader's place in LMDB's table tells the writer which old pages to keep.  One that was killed
+never gives its place back, so the file would grow with every step, until somebody looks whether
+the readers still live.
 """
 
 from __future__ import annotations

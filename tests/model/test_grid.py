@@ -67,8 +67,13 @@ def test_no_accepted_pair_of_floats_is_out_of_reach(
         check(left, right, -epsilon, epsilon, pa.float64())
 
 
-@given(st.integers(-(2**40), 2**40) | st.integers(2**50, 2**54), st.sampled_from([0.1, 0.3, 0.7, 1e-9, 1 / 3, 2.5]),
-       st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([-1.0, 1.0]))  # fmt: skip
+@given(
+    st.integers(-(2**40), 2**40) | st.integers(2**50, 2**54),
+    st.sampled_from([0.1, 0.3, 0.7, 1e-9, 1 / 3, 2.5]),
+    st.integers(-2, 2),
+    st.integers(-2, 2),
+    st.sampled_from([-1.0, 1.0]),
+)
 def test_floats_exactly_epsilon_apart_are_within_reach(
     count: int, epsilon: float, near_left: int, near_right: int, side: float
 ) -> None:

@@ -1,0 +1,133 @@
+"""The tail: rows that wait in memory until they are sorted and written.
+
+    portions   ▐ batch 0 ▐ batch 1 ▐ batch 2 ▐      as they came, each a copy of its own
+
+Every portion is counted against the pool's budget, from the moment it is taken until it is
+cleared.  The tail is never larger than can be sorted in `limit` bytes, unless a single row is.
+Many small portions become one now and then, so that rows may come one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..columns import Int64s, order_key
+from ..grid import Grid
+from ..pool import BufferPool
+from ..runs import Sorted, sort_rows, sort_space
+
+PORTIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some rows, their order keys, and the bytes they are counted with."""
+
+    batch: pa.RecordBatch
+    keys: Int64s
+    size: int
+
+
+class Tail:
+    """Rows that wait."""
+
+    def __init__(self, pool: BufferPool, grid: Grid, schema: pa.Schema) -> None:
+        self._pool = pool
+        self._grid = grid
+        self._schema = schema
+        self.portions: list[Portion] = []
+        self.rows = 0
+        self.size = 0
+
+    @property
+    def limit(self) -> int:
+        """What sorting may take: a quarter of the budget for a window on its own."""
+        return self._pool.budget_bytes // (2 * (self._pool.windows + 1))
+
+    def sort_space(self, more_rows: int = 0, more_bytes: int = 0) -> int:
+        """What sorting the tail would take, with some rows more."""
+        keys = len(self._grid.names) + 1
+        return sort_space(self.rows + more_rows, self.size + more_bytes, keys)
+
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in parts a fraction of the tail's size, a single row at the least."""
+        rows, size = batch.num_rows, int(pa.ipc.get_record_batch_size(batch))
+        space = sort_space(rows, size, len(self._grid.names) + 1)
+        if rows > 1 and space > self.limit // 4:
+            yield from self.pieces(batch.slice(0, rows // 2))
+            yield from self.pieces(batch.slice(rows // 2))
+        elif rows:
+            yield batch
+
+    def is_full_for(self, piece: pa.RecordBatch) -> bool:
+        """Whether something has to go before the rows can be taken."""
+        size = int(pa.ipc.get_record_batch_size(piece))
+        return bool(self.portions) and self.sort_space(piece.num_rows, size) > self.limit
+
+    def take(self, piece: pa.RecordBatch) -> None:
+        """Take a copy of the rows."""
+        size = int(pa.ipc.get_record_batch_size(piece))
+        self._pool.take(size)
+        self._hold(pa.ipc.read_record_batch(piece.serialize(), self._schema), size)
+
+    def _hold(self, owned: pa.RecordBatch, size: int) -> None:
+        keys = order_key(owned.column(self._grid.order.name))
+        self.put_back([Portion(owned, keys, size)])
+
+    def join(self) -> None:
+        """Make one portion of many."""
+        if len(self.portions) >= PORTIONS_MAX:
+            with self._pool.reserve(self.size):
+                joined = pa.concat_batches([portion.batch for portion in self.portions])
+            self.replace(joined, int(pa.ipc.get_record_batch_size(joined)))
+
+    def expire(self, bound: int) -> None:
+        """Drop the rows whose order key is below the bound."""
+        kept = []
+        for portion in self.cut(0):
+            alive = portion.keys >= bound
+            if alive.all():
+                kept.append(portion)
+            elif alive.any():
+                batch = portion.batch.filter(pa.array(alive))
+                kept.append(Portion(batch, portion.keys[alive], portion.size))
+            else:
+                self._pool.give_back(portion.size)
+        self.put_back(kept)
+
+    @contextmanager
+    def in_order(self) -> Iterator[Sorted]:
+        """The rows in ε-Grid-Order, with room for sorting and writing them."""
+        with self._pool.reserve(self.sort_space() + 2 * self._pool.file.page_size):
+            rows = pa.concat_batches([portion.batch for portion in self.portions])
+            yield sort_rows(rows, self._grid)
+
+    def cut(self, first: int) -> list[Portion]:
+        """Take out the portions from `first` on; they still count against the budget."""
+        portions = self.portions[first:]
+        del self.portions[first:]
+        self.rows -= sum(portion.batch.num_rows for portion in portions)
+        self.size -= sum(portion.size for portion in portions)
+        return portions
+
+    def put_back(self, portions: Sequence[Portion]) -> None:
+        """Add portions that count against the budget already."""
+        self.portions += portions
+        self.rows += sum(portion.batch.num_rows for portion in portions)
+        self.size += sum(portion.size for portion in portions)
+
+    def clear(self, first: int = 0) -> None:
+        """Give up the portions from `first` on."""
+        self._pool.give_back(sum(portion.size for portion in self.cut(first)))
+
+    def replace(self, rest: pa.RecordBatch, size: int | None = None) -> None:
+        """Keep only these rows, which were in the tail before, counted with no more bytes."""
+        before = sum(portion.size for portion in self.cut(0))
+        after = 0 if rest.num_rows == 0 else min(before, before if size is None else size)
+        self._pool.give_back(before - after)
+        if rest.num_rows:
+            self._hold(rest, after)
