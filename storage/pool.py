@@ -83,6 +83,8 @@ class Frame:
     size: int
     data: pa.Buffer | None
     is_dirty: bool
+    is_kept: bool = False  # stays until it is dropped
+    is_dropped: bool = False  # leaves with its last pin
     pins: int = 0
     page: Page | None = None
 
@@ -273,7 +275,7 @@ class BufferPool:
         with self._lock:
             frame = self._admit(page_id, data.size, is_dirty=True)
             frame.data = data
-            frame.pins = int(keep)
+            frame.is_kept = keep
             self._count("make", page_id, frame, why)
 
     def _admit(self, page_id: PageId, size: int, *, is_dirty: bool) -> Frame:
@@ -282,7 +284,8 @@ class BufferPool:
             number = heapq.heappop(self._numbers_free)
         else:
             number, self._numbers_used = self._numbers_used, self._numbers_used + 1
-        frame = Frame(number, size, None, is_dirty, pins=0 if is_dirty else 1)
+        is_being_read = not is_dirty
+        frame = Frame(number, size, None, is_dirty, pins=int(is_being_read))
         self._frames[page_id] = frame
         self._grow(frame_bytes=size)
         self._replacer.used(page_id)
@@ -299,23 +302,25 @@ class BufferPool:
             assert frame.pins > 0, page_id
             frame.pins -= 1
             self._count("unpin", page_id, frame, "")
+            if frame.is_dropped and frame.pins == 0:
+                self._remove(page_id)
             self._lock.notify_all()
 
     # ── pages out ────────────────────────────────────────────────────────────────────────────
 
     def drop(self, pages: Iterable[PageId], why: str = "", *, event: str = "drop") -> None:
-        """Give up pages: they leave their frames and the page file."""
+        """Give up pages: they leave the page file, and their frames once nobody pins them."""
         with self._lock:
             written = []
             for page_id in pages:
-                frame = self._frames.get(page_id)
-                if frame is None:
-                    self._count(event, page_id, None, why)
-                else:
-                    self._count(event, page_id, frame, why)
-                    self._remove(page_id)
+                frame = self._resident(page_id)
+                self._count(event, page_id, frame, why)
                 if frame is None or not frame.is_dirty:
                     written.append(page_id)
+                if frame is not None:
+                    frame.is_dropped, frame.is_dirty = True, False
+                    if frame.pins == 0:
+                        self._remove(page_id)
             if written:
                 self.file.free(written)
 
@@ -342,7 +347,7 @@ class BufferPool:
 
     def _may_go(self, page_id: PageId) -> bool:
         frame = self._frames.get(page_id)
-        return frame is not None and frame.pins == 0 and frame.data is not None
+        return frame is not None and frame.pins == 0 and not frame.is_kept
 
     def _evict(self, page_id: PageId, why: str) -> None:
         frame = self._frames[page_id]
@@ -421,7 +426,8 @@ class BufferPool:
     def held_bytes(self) -> int:
         """What can't be evicted now: pinned pages and reservations."""
         with self._lock:
-            pinned = sum(frame.size for frame in self._frames.values() if frame.pins)
+            frames = self._frames.values()
+            pinned = sum(frame.size for frame in frames if frame.pins or frame.is_kept)
             return pinned + self._reserved_bytes
 
     def _grow(self, *, frame_bytes: int = 0, reserved_bytes: int = 0) -> None:
@@ -475,6 +481,7 @@ class BufferPool:
             assert self.counters.bytes_peak <= self.budget_bytes
             assert all(frame.pins >= 0 for frame in frames)
             assert all(frame.pins > 0 for frame in frames if frame.data is None)
+            assert all(frame.pins > 0 for frame in frames if frame.is_dropped)
             assert all(frame.data is None or frame.data.size == frame.size for frame in frames)
             numbers = sorted([*(frame.number for frame in frames), *self._numbers_free])
             assert numbers == list(range(self._numbers_used))

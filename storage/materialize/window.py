@@ -187,6 +187,10 @@ class Window(ABC):
     def scan(self) -> Iterator[pa.RecordBatch]:
         """All live rows, a page at a time, with the columns as they were appended."""
         for ref in self.pages():
+            if ref not in self._by_order:
+                raise InputError(
+                    f"window {self.name!r} changed while it was scanned; finish the scan first"
+                )
             with self.read(ref, "scan") as batch:
                 if batch.num_rows:
                     yield cast_columns(batch, self.schema)

@@ -149,16 +149,17 @@ def test_an_io_error(tmp_path: Path, durability: str, for_ever: str) -> None:
 # ── a disk that is full for one write ────────────────────────────────────────────────────────────
 
 
-def work_again(folder: Path, durability: str) -> dict[str, int]:
+def work_again(folder: Path, durability: str) -> dict[str, Any]:
     """The same work, doing again what failed for want of space: how often, and up to which step."""
-    failures, done = 0, 0
+    failures, done, stopped = 0, 0, False
 
     def until_done(deed: Callable[[], Any]) -> Any:
         nonlocal failures
         try:
             return deed()
         except StoreError as e:
-            assert e.errno == errno.ENOSPC, repr(e)
+            if e.errno != errno.ENOSPC:
+                raise
             failures += 1
             return deed()
 
@@ -170,12 +171,13 @@ def work_again(folder: Path, durability: str) -> dict[str, int]:
             until_done(lambda batch=batch: window.append(batch))
             done = until_done(store.commit)
     except StoreError as e:
-        assert "closed to use" in str(e) or "reopen" in str(e), repr(e)
+        assert "reopen" in str(e), repr(e)
+        stopped = True
     store.close()
-    return {"failures": failures, "done": done}
+    return {"failures": failures, "done": done, "stopped": stopped}
 
 
-def fail_again(base: str, durability: str, call: str, when: str) -> dict[str, int]:
+def fail_again(base: str, durability: str, call: str, when: str) -> dict[str, Any]:
     folder = Path(base) / f"{call}-{when}"
     fault = f"inject={call}:error=ENOSPC:when={when}"
     with strace("-e", f"trace={call}", "-e", fault, "-o", "/dev/null"):
@@ -192,6 +194,8 @@ def test_no_space_for_one_write(tmp_path: Path) -> None:
     after = each_in_fork(check_after, [[*c, n] for c, n in zip(cases, done, strict=True)])
     for case, fate, then in zip(cases, fates, after, strict=True):
         assert (fate.signal, fate.error) == (0, ""), (case, fate)
-        assert fate.value["failures"] >= 1, (case, fate)
+        assert fate.value["stopped"] or fate.value["done"] == STEPS, (case, fate)
         assert (then.signal, then.error) == (0, ""), (case, then)
+    # A delete that fails is put off, and nobody hears of it.
+    assert sum(fate.value["failures"] for fate in fates) > len(fates) // 2
     assert done.count(STEPS) > len(done) // 2, done

@@ -306,6 +306,23 @@ def test_the_bound_itself_stays(form: str, bound: int) -> None:
         assert found == list(range(bound, 1000))
 
 
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_a_window_that_changes_under_a_scan(form: str) -> None:
+    schema = pa.schema([("t", pa.int64())])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", schema, on={"t": 50}, materialize=form)
+        window.append(pa.record_batch({"t": range(5000)}))
+        scan = window.scan()
+        first = next(scan)["t"].to_pylist()
+        window.expire(below=4990)
+        assert first[0] == 0  # what was handed out stays as it is
+        store.check()
+        with pytest.raises(InputError, match="'w' changed"):
+            list(scan)
+        store.check()
+        assert window.count() == 10
+
+
 def test_bad_rows_and_bounds_are_refused_and_change_nothing() -> None:
     schema = pa.schema([("t", pa.timestamp("s")), ("x", pa.float64())])
     with Store(memory=MEMORY, page_size=PAGE) as store:
