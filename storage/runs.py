@@ -283,6 +283,11 @@ def merge_into_one(
     keys = len(grid.names) + 1
     while len(runs) > 1:
         ways = fan_in(pool, runs, keys)
+        # Short runs go first, and just so many that all later passes merge as many as they can:
+        # the long ones, such as the old window, are rewritten once.
+        runs.sort(key=len)
+        left_over = (len(runs) - 1) % (ways - 1)
+        ways = left_over + 1 if left_over and len(runs) > ways else ways
         first = runs[:ways]
         space = merge_space(first, ways, keys, pool.file.page_size)
         with pool.reserve(space), writer() as merged:

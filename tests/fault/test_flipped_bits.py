@@ -196,23 +196,31 @@ def go_on(folder: Path) -> None:
         assert ids_in(window.scan()) == list(IDS[200:])
 
 
-def lmdb_bytes(folder: Path) -> list[int]:
-    """Places of LMDB's own in the file: meta pages, nodes, and the heads of overflow pages."""
+def lmdb_bytes(folder: Path) -> tuple[list[int], list[int]]:
+    """Places of LMDB's own in the file: heads and pointers of the nodes that are in use, where a
+    flip does most harm; and all of them, free pages and the heads of overflow pages included."""
     data = (folder / "data.mdb").read_bytes()
-    places = [*range(152), *range(PAGE, PAGE + 152)]
+    metas = [struct.unpack_from("<80xQ40xQ8xQ", data, start) for start in (0, PAGE)]
+    used, places = [], [*range(152), *range(PAGE, PAGE + 152)]
     for start in range(2 * PAGE, len(data), PAGE):
         _, _, flags, lower, upper = struct.unpack_from("<QHHHH", data, start)
         places += range(start, start + 16)
-        if flags in (1, 2):
-            places += [*range(start + 16, start + lower), *range(start + upper, start + PAGE)]
-    return places
+        if flags not in (1, 2):
+            continue
+        places += [*range(start + 16, start + lower), *range(start + upper, start + PAGE)]
+        if start // PAGE in max(metas, key=lambda meta: meta[2]):
+            nodes = struct.unpack_from(f"<{(lower - 16) // 2}H", data, start + 16)
+            used += range(start, start + lower)
+            used += [start + node + i for node in nodes for i in range(8)]
+    return used, places
 
 
 def test_a_flip_in_a_page_of_lmdb(pristine: Path) -> None:
     rng = random.Random(41)
-    flips = [
-        (at, rng.randrange(8)) for at in rng.choices(lmdb_bytes(pristine), k=campaign(40, 4000))
-    ]
+    used, places = lmdb_bytes(pristine)
+    assert len(used) > 200
+    ats = [*rng.choices(used, k=campaign(60, 2000)), *rng.choices(places, k=campaign(40, 2000))]
+    flips = [(at, rng.randrange(8)) for at in ats]
     work = str(pristine) + "-lmdb"
     fates = each_in_fork(read_and_go_on, [[str(pristine), work, *flip] for flip in flips])
     for flip, fate in zip(flips, fates, strict=True):
