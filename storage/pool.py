@@ -32,7 +32,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy.typing as npt
@@ -143,12 +142,7 @@ class Pinned:
     def __enter__(self) -> Pinned:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

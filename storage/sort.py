@@ -11,7 +11,6 @@ number of runs does not exceed what can be merged at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -47,10 +46,5 @@ class SortedRows:
     def __enter__(self) -> SortedRows:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
