@@ -173,7 +173,7 @@ def _float_upward(bound: Any) -> float:
     return math.nextafter(value, math.inf) if value < bound else value
 
 
-def key_code(column: pa.Array) -> Int64s:
+def key_code(column: pa.Array, name: str) -> Int64s:
     """One number for each value of an equality key; equal values have equal codes.
 
     Numbers and times are their own code.  Text and bytes are hashed: two keys may share a code,
@@ -183,7 +183,7 @@ def key_code(column: pa.Array) -> Int64s:
         column = column.cast(pa.int8())
     if is_numeric(column.type):
         return order_key(column)
-    codes = hash_bytes(_as_bytes(column))
+    codes = hash_bytes(_as_bytes(column, name))
     return codes if column.null_count == 0 else np.where(_valid(column), codes, NO_VALUE)
 
 
@@ -192,13 +192,16 @@ def _valid(column: pa.Array) -> Bools:
     return valid
 
 
-def _as_bytes(column: pa.Array) -> pa.Array:
+def _as_bytes(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     try:
         return column.cast(pa.large_binary())
     except pa.ArrowNotImplementedError as e:
-        raise InputError(f"a column of type {column.type} can't be an equality key") from e
+        raise InputError(
+            f"column {name!r} is {column.type}: an equality key must be a number, a time, text, "
+            "bytes, a decimal or true/false"
+        ) from e
 
 
 def hash_bytes(column: pa.Array) -> Int64s:

@@ -42,6 +42,7 @@ from .columns import (
     is_numeric,
     key_code,
     order_key,
+    plain_type,
 )
 from .errors import InputError
 from .units import parse_duration
@@ -60,9 +61,15 @@ class Key:
 
     name: str
 
+    @classmethod
+    def of(cls, field: pa.Field) -> Key:
+        """The key of a column whose type can be one."""
+        key_code(pa.array([], plain_type(field.type)), field.name)
+        return cls(field.name)
+
     def cells(self, column: pa.Array) -> Int64s:
         """Equal values in equal cells, null in `NO_CELL`."""
-        codes = key_code(column)
+        codes = key_code(column, self.name)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         clamped = np.minimum(codes, LAST_CELL)
         if pa.types.is_floating(column.type):
@@ -267,7 +274,7 @@ class Grid:
         if len({*names, *on}) != len(names) + len(on):
             raise InputError("a column is named twice among the join attributes")
         dimensions = tuple(Dimension.of(_field(schema, name), eps) for name, eps in on.items())
-        return cls(tuple(Key(_field(schema, name).name) for name in names), dimensions)
+        return cls(tuple(Key.of(_field(schema, name)) for name in names), dimensions)
 
     @property
     def order(self) -> Dimension:

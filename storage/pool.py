@@ -38,7 +38,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .columns import physical
-from .errors import BudgetError
+from .errors import BudgetError, StoreError
 from .layout import Page, PageId, decode_page, schema_mark
 from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
@@ -178,6 +178,7 @@ class BufferPool:
         self._numbers_used = 0
         self._frame_bytes = 0
         self._reserved_bytes = 0
+        self._is_closed = False
         self._lock = threading.Condition()
 
     # ── windows ──────────────────────────────────────────────────────────────────────────────
@@ -333,6 +334,8 @@ class BufferPool:
                 pass
 
     def _make_room(self, size: int) -> None:
+        if self._is_closed:
+            raise StoreError(f"{self.file.where} is closed; open the store again")
         while self._spent + size > self.budget_bytes:
             victim = self._replacer.victim(self._may_go)
             if victim is None:
@@ -484,6 +487,7 @@ class BufferPool:
     def close(self) -> None:
         """Forget all frames; a page that is still pinned is a mistake of ours."""
         with self._lock:
+            self._is_closed = True
             for page_id in list(self._frames):
                 self._remove(page_id)
 

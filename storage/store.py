@@ -108,6 +108,8 @@ class Store:
         `materialize` is ``"standard"``, ``"grid"``, ``"slab"`` or ``"auto"``, which decides by
         `arrival`: ``"sorted"``, ``"late"`` (nearly sorted) or ``"unsorted"``.
         """
+        if not isinstance(name, str):
+            raise InputError(f"a window's name is text, not {name!r}")
         if name in self._windows:
             raise InputError(f"the store has a window {name!r} already")
         grid = Grid.of(schema, on, by)
@@ -146,6 +148,8 @@ class Store:
 
     def drop(self, name: str) -> None:
         """Give up a window and its pages."""
+        if name not in self._windows:
+            raise InputError(f"the store has no window {name!r}; it has {list(self._windows)}")
         _, window = self._windows.pop(name)
         window.close()
 

@@ -84,6 +84,10 @@ class Window(ABC):
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take rows, all of them or, on an error, none; the window keeps its own copy."""
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
+            raise InputError(
+                f"window {self.name!r} takes Arrow record batches and tables, not {type(rows)}"
+            )
         self._tail.join()
         with self._all_or_none():
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:

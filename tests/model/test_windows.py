@@ -20,7 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from matwin.storage import InputError, MemoryPageFile, Store, Window, smallest_budget
+from matwin.storage import (
+    InputError,
+    MemoryPageFile,
+    Store,
+    StoreError,
+    Window,
+    smallest_budget,
+)
 from matwin.storage.materialize import FORMS
 
 PAGE = 4096
@@ -364,6 +371,27 @@ def test_a_store_refuses_what_does_not_fit_together(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="was kept"):
                 store.window("w", columns, **options)
         assert store.window("w", schema, on={"t": 5}).form == "slab"
+
+
+def test_words_that_make_no_sense_and_a_closed_store() -> None:
+    schema = pa.schema([("t", pa.int64()), ("l", pa.list_(pa.int8()))])
+    batch = pa.record_batch({"t": [1], "l": pa.array([[1]], pa.list_(pa.int8()))})
+    store = Store(memory=MEMORY, page_size=PAGE)
+    window = store.window("w", schema, on={"t": 1})
+    for act in (
+        lambda: store.drop("nobody"),
+        lambda: store.window(7, schema, on={"t": 1}),  # type: ignore[arg-type]
+        lambda: store.window("v", schema, on={"t": 1}, by="l"),
+        lambda: window.append([1, 2]),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError):
+            act()
+    window.append(batch)
+    store.close()
+    store.close()
+    for act in (lambda: window.append(batch), window.count, store.commit):
+        with pytest.raises(StoreError, match="closed"):
+            act()
 
 
 def test_windows_that_are_not_opened_again_are_kept(tmp_path: Path) -> None:
