@@ -13,6 +13,7 @@ Left out: decimals as join attributes (they may need 128 bits); they travel as p
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from isal.isal_zlib import crc32
 
 from .errors import InputError
 
@@ -116,22 +118,21 @@ def bound_key(bound: object, data_type: pa.DataType, column: str) -> int:
     >>> bound_key(2.5, pa.int64(), "t")
     3
     """
-    if bound is None or (isinstance(bound, float) and math.isnan(bound)):
+    if isinstance(bound, pa.Scalar) and not is_temporal(bound.type):
+        bound = bound.as_py()
+    if isinstance(bound, np.integer | np.floating):
+        bound = bound.item()
+    if bound is None or bound != bound:
         raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
     if isinstance(bound, pa.Scalar):
         return _scalar_key(bound, data_type, column)
     if isinstance(bound, np.datetime64 | np.timedelta64 | dt.datetime):
         return _scalar_key(pa.scalar(bound), data_type, column)
-    if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
+    if isinstance(bound, bool) or not isinstance(bound, int | float | decimal.Decimal):
         return _scalar_key(_as_scalar(bound, data_type, column), data_type, column)
     if pa.types.is_floating(data_type):
         return int(float_key(np.array([_float_upward(bound)]))[0])
-    limits = np.iinfo(stored_dtype(data_type))
-    whole = _whole_upward(bound, limits)
-    if whole > limits.max:
-        raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")
-    whole = max(whole, int(limits.min))
-    return whole - 2**63 if data_type == pa.uint64() else whole
+    return _whole_key(bound, data_type, column)
 
 
 def _as_scalar(bound: object, data_type: pa.DataType, column: str) -> pa.Scalar:
@@ -152,17 +153,22 @@ def _scalar_key(scalar: pa.Scalar, data_type: pa.DataType, column: str) -> int:
             "give both a time zone or neither"
         )
     try:
-        return int(order_key(pa.array([scalar.cast(data_type)], data_type))[0])
+        key = int(order_key(pa.array([scalar.cast(data_type)], data_type))[0])
+        is_rounded = (
+            pa.types.is_date(data_type) and scalar.cast(data_type).cast(scalar.type) != scalar
+        )
+        return key + 1 if is_rounded else key  # noon is after the day's value, its midnight
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise InputError(f"column {column!r} ({data_type}): {scalar} is no bound: {e}") from e
 
 
-def _whole_upward(bound: Any, limits: Any) -> int:
-    if isinstance(bound, float | np.floating):
-        if math.isinf(bound):
-            return int(limits.max) + 1 if bound > 0 else int(limits.min)
-        return math.ceil(bound)
-    return int(bound)
+def _whole_key(bound: Any, data_type: pa.DataType, column: str) -> int:
+    """The order key of the least whole number that is not below the bound."""
+    whole = math.ceil(max(min(bound, 2**65), -(2**65)))
+    key = whole - 2**63 if data_type == pa.uint64() else whole
+    if key > INT64_MAX:
+        raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")
+    return max(key, INT64_MIN)
 
 
 def _float_upward(bound: Any) -> float:
@@ -226,7 +232,15 @@ def hash_bytes(column: pa.Array) -> Int64s:
         codes[active] = _mixed(codes[active] ^ chunk)
         done += 8
         active = active[left > 8]
-    return codes.view(np.int64)
+        if done >= LONG_KEY:
+            for row in active.tolist():  # rare: a step for each eight bytes would cost more
+                rest = crc32(padded[offsets[row] + done : offsets[row + 1]])
+                codes[row] ^= np.uint64(rest + 1)
+            break
+    return _mixed(codes).view(np.int64)
+
+
+LONG_KEY = 256
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -254,6 +268,22 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
+def result_type(data_type: pa.DataType) -> pa.DataType:
+    """The type a column has when it comes back: encodings with room for any number of values."""
+    if pa.types.is_dictionary(data_type):
+        return pa.dictionary(pa.int32(), data_type.value_type)
+    if pa.types.is_run_end_encoded(data_type):
+        return pa.run_end_encoded(pa.int32(), data_type.value_type)
+    return data_type
+
+
+def is_plain(data_type: pa.DataType) -> bool:
+    """Whether a page can hold the type as it is, all the way down."""
+    if plain_type(data_type) != data_type:
+        return False
+    return all(is_plain(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
 def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the columns of `schema`, by name, cast where the type differs."""
     columns = []
@@ -271,6 +301,8 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
             return pc.run_end_decode(column).cast(field.type)
         if pa.types.is_run_end_encoded(field.type):
             return pc.run_end_encode(column, field.type.run_end_type)
+        if pa.types.is_dictionary(field.type):
+            return column.dictionary_encode()
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise InputError(

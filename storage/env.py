@@ -252,8 +252,8 @@ class Environment:
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        self._usable()
         with self._turn:
+            self._usable()
             self._readers += 1
         try:
             self._check_length()
@@ -272,7 +272,9 @@ class Environment:
         known = self._bytes_known  # first: another thread's commit makes both larger
         size = os.fstat(self._data).st_size
         if size < known:
-            raise StoreError(f"{self.folder}/data.mdb was cut to {size} bytes while in use")
+            raise StoreError(
+                f"{self.folder}/data.mdb was cut to {size} bytes while in use; {_REMEDY}"
+            )
 
     def _usable(self) -> None:
         if self._pid != os.getpid():
@@ -312,19 +314,15 @@ class Environment:
         """Size of the file."""
         return os.fstat(self._data).st_size
 
-    def sync(self) -> None:
-        """Wait until everything written is on the disk."""
-        self._usable()
-        try:
-            self._env.sync(True)
-        except lmdb.Error as e:
-            raise self._translated(e) from e
-
     def close(self) -> None:
-        """Close the file; a process that inherited it by a fork leaves it alone."""
+        """Close the file once no transaction is open; after a fork, the child leaves it alone."""
         if self._pid != os.getpid() or self._lock < 0:
             return
-        self._env.close()
+        with self._write, self._turn:
+            self._poisoned("it was closed")
+            while self._readers:
+                self._turn.wait()
+            self._env.close()
         os.close(self._data)
         _release(self.folder, self._lock)
         self._lock = -1
@@ -401,7 +399,9 @@ def _claim(folder: Path) -> int:
         except OSError as e:
             owner = os.read(descriptor, 32).decode(errors="replace").partition("\n")[0]
             os.close(descriptor)
-            raise StoreError(f"{folder} is in use by process {owner or '?'}") from e
+            raise StoreError(
+                f"{folder} is in use by process {owner or '?'}; wait for it, or name another path"
+            ) from e
         _open_paths[real] = os.getpid()
         return descriptor
 

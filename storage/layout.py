@@ -37,7 +37,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from isal.isal_zlib import crc32  # zlib's CRC-32, at 11.7 GB/s instead of 3.7
 
-from .columns import Int64s
+from .columns import Int64s, is_plain
 from .errors import CorruptPage, InputError
 from .ordering import group_starts
 
@@ -87,7 +87,7 @@ class Page:
 
 def schema_mark(schema: pa.Schema) -> int:
     """A checksum of a schema, so that a page is never read with another one's columns."""
-    return crc32(schema.remove_metadata().serialize())
+    return crc32("\n".join(f"{field.name}: {field.type}" for field in schema).encode())
 
 
 def fence_of(keys: Sequence[Int64s]) -> Fence:
@@ -194,7 +194,7 @@ def decode_page(page: pa.Buffer, schema: pa.Schema, mark: int) -> Page:
     )
     page_id = PageId(window, number)
     if found != mark:
-        raise CorruptPage(f"{_name(page_id)} has other columns than its window")
+        raise CorruptPage(f"{_name(page_id)} has other columns than its window; {_REMEDY}")
     view = np.frombuffer(page, np.uint8)
     directory_at = HEADER.size + 16 * width
     cells = view[HEADER.size : directory_at].view("<i8").tolist()
@@ -241,14 +241,8 @@ def check_names(schema: pa.Schema) -> None:
 def check_storable(schema: pa.Schema) -> None:
     """Raise `InputError` for columns no page can hold."""
     for field in schema:
-        if _has_dictionary(field.type):
+        if not is_plain(field.type):
             raise InputError(
-                f"column {field.name!r} is {field.type}: a dictionary inside a nested column "
-                "can't be kept; decode it first"
+                f"column {field.name!r} is {field.type}: encoded or view values inside another "
+                "can't be kept; decode them first"
             )
-
-
-def _has_dictionary(data_type: pa.DataType) -> bool:
-    if pa.types.is_dictionary(data_type):
-        return True
-    return any(_has_dictionary(data_type.field(i).type) for i in range(data_type.num_fields))

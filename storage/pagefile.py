@@ -201,6 +201,9 @@ class LmdbPageFile:
         """Write the pages in one transaction."""
         size = record_bytes(self.page_size)
         self._open().write(_Records(pages, size))
+        if self._dead:  # a number that comes again, after a step that never ended, is alive
+            written = {page_id for page_id, _ in pages}
+            self._dead = [page_id for page_id in self._dead if page_id not in written]
         self._fresh.update(page_id for page_id, _ in pages)
         self._parts.update((i, -(-page.size // size)) for i, page in pages if page.size > size)
 

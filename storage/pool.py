@@ -19,7 +19,7 @@ the budget therefore never touches the disk.
 Invariants, all of them in `check`:
 * frames + reservations + write space <= budget;
 * a pinned page is in a frame, and a page being read is pinned by its reader;
-* every page in a frame is known to the replacer; a page that is not dirty is in the page file.
+* a page that was dropped while pinned leaves with its last pin.
 
 One lock guards the state.  Reads of pages run outside it, so that two workers and a prefetcher
 overlap; whoever wants a page that is being read waits for that read.
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -178,6 +178,7 @@ class BufferPool:
         self._numbers_used = 0
         self._frame_bytes = 0
         self._reserved_bytes = 0
+        self._large: dict[PageId, int] = {}
         self._is_closed = False
         self._lock = threading.Condition()
 
@@ -199,6 +200,10 @@ class BufferPool:
     def mark(self, window: int) -> int:
         """The checksum of a window's schema, which its pages carry."""
         return self._kinds[window].mark
+
+    def expect(self, sizes: Mapping[PageId, int]) -> None:
+        """Tell the pool how large pages are that it has not made itself."""
+        self._large.update((p, s) for p, s in sizes.items() if s > self.file.page_size)
 
     # ── pages in ─────────────────────────────────────────────────────────────────────────────
 
@@ -231,8 +236,8 @@ class BufferPool:
                 self._count("pin", page_id, frame, why)
                 self._replacer.used(page_id)
                 return frame
-            # The size is known only from the page itself; a full page is the usual case.
-            frame = self._admit(page_id, self.file.page_size, is_dirty=False)
+            size = self._large.get(page_id, self.file.page_size)
+            frame = self._admit(page_id, size, is_dirty=False)
         try:
             data = self.file.read(page_id)
         except BaseException:
@@ -268,6 +273,7 @@ class BufferPool:
         With `keep` it stays in its frame until it is dropped.
         """
         with self._lock:
+            self.expect({page_id: data.size})
             frame = self._admit(page_id, data.size, is_dirty=True)
             frame.data = data
             frame.is_kept = keep
@@ -297,9 +303,8 @@ class BufferPool:
             assert frame.pins > 0, page_id
             frame.pins -= 1
             self._count("unpin", page_id, frame, "")
-            if frame.is_dropped and frame.pins == 0:
+            if frame.is_dropped and frame.pins == 0 and page_id in self._frames:
                 self._remove(page_id)
-            self._lock.notify_all()
 
     # ── pages out ────────────────────────────────────────────────────────────────────────────
 
@@ -310,6 +315,7 @@ class BufferPool:
             for page_id in pages:
                 frame = self._resident(page_id)
                 self._count(event, page_id, frame, why)
+                self._large.pop(page_id, None)
                 if frame is None or not frame.is_dirty:
                     written.append(page_id)
                 if frame is not None:
@@ -414,12 +420,6 @@ class BufferPool:
         return self._frame_bytes + self._reserved_bytes + self.write_space
 
     @property
-    def spent_bytes(self) -> int:
-        """What counts against the budget now."""
-        with self._lock:
-            return self._spent
-
-    @property
     def held_bytes(self) -> int:
         """What can't be evicted now: pinned pages and reservations."""
         with self._lock:
@@ -440,7 +440,7 @@ class BufferPool:
             f"the budget of {format_size(self.budget_bytes)} is used up: "
             f"{format_size(held)} pinned, {format_size(self._reserved_bytes)} reserved, "
             f"{format_size(self.write_space)} for writing, {format_size(size)} wanted; "
-            f"the smallest that works here is {format_size(smallest)} ({smallest} bytes)",
+            f"give at least {format_size(smallest)} ({smallest} bytes)",
             smallest_bytes=smallest,
         )
 
@@ -485,7 +485,7 @@ class BufferPool:
             assert self.counters.pins == self.counters.hits + self.counters.reads
 
     def close(self) -> None:
-        """Forget all frames; a page that is still pinned is a mistake of ours."""
+        """Forget all frames, pinned or not."""
         with self._lock:
             self._is_closed = True
             for page_id in list(self._frames):

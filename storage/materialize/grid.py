@@ -19,7 +19,7 @@ from sortedcontainers import SortedDict
 
 from ..ordering import group_starts
 from ..pagefile import record_bytes
-from ..runs import PageRef, Sorted, sort_rows
+from ..runs import PageRef, Sorted, sort_rows, sort_space
 from .window import Window
 
 Cell = tuple[int, ...]
@@ -60,7 +60,11 @@ class GridWindow(Window):
             if old is None:
                 writer.add(rows)
             else:
-                with self.read(old, "cell") as batch:
+                keys = len(self.grid.names) + 1
+                space = sort_space(
+                    old.rows + rows.batch.num_rows, old.size + rows.batch.nbytes, keys
+                )
+                with self._pool.reserve(space), self.read(old, "cell") as batch:
                     together = pa.concat_batches([batch, rows.batch])
                     writer.add(sort_rows(together, self.grid))
             refs = writer.finish()

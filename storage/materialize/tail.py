@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ..columns import Int64s, order_key
+from ..errors import BudgetError
 from ..grid import Grid
 from ..pool import BufferPool
 from ..runs import Sorted, sort_rows, sort_space
+from ..units import format_size
 
 PORTIONS_MAX = 64
 
@@ -71,8 +73,21 @@ class Tail:
     def take(self, piece: pa.RecordBatch) -> None:
         """Take a copy of the rows."""
         size = int(pa.ipc.get_record_batch_size(piece))
+        self._check_fits(piece.num_rows, size)
         self._pool.take(size)
         self._hold(pa.ipc.read_record_batch(piece.serialize(), self._schema), size)
+
+    def _check_fits(self, rows: int, size: int) -> None:
+        """A row must be small enough to be sorted, merged and written within the budget."""
+        space = sort_space(rows, size, len(self._grid.names) + 1)
+        if space > self.limit // 2:
+            smallest = 4 * (self._pool.windows + 1) * space
+            raise BudgetError(
+                f"a row of {format_size(size)} is too large for a budget of "
+                f"{format_size(self._pool.budget_bytes)}; the smallest that works is "
+                f"{format_size(smallest)} ({smallest} bytes)",
+                smallest_bytes=smallest,
+            )
 
     def _hold(self, owned: pa.RecordBatch, size: int) -> None:
         keys = order_key(owned.column(self._grid.order.name))

@@ -23,13 +23,16 @@ from typing import ClassVar
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
-from ..columns import bound_key, cast_columns, plain_type
+from ..columns import bound_key, cast_columns, plain_type, result_type
 from ..errors import InputError, StoreError
 from ..grid import Grid
 from ..layout import PageId, check_names, check_storable
 from ..pool import BufferPool
 from ..runs import PageRef, RunWriter, live_rows
 from .tail import Tail
+
+DECODED_ROWS = 256
+"""Rows decoded at a time where a column is dictionary-encoded: their values may be long."""
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class Window(ABC):
         self._window = window
         self._next_page = 0
         self._page_schema = page_schema(schema, grid)
+        self.result_schema = pa.schema([f.with_type(result_type(f.type)) for f in schema])
         self._tail = Tail(pool, grid, self._page_schema)
         self._call: _Call | None = None
         self._by_order: SortedKeyList[PageRef, int] = SortedKeyList(
@@ -92,11 +96,19 @@ class Window(ABC):
         with self._all_or_none():
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
                 self._check_columns(batch)
-                for piece in self._tail.pieces(batch):
-                    for plain in self._tail.pieces(cast_columns(piece, self._page_schema)):
+                for piece in self._plain(batch):
+                    for plain in self._tail.pieces(piece):
                         while self._tail.is_full_for(plain):
                             self._make_way()
                         self._tail.take(plain)
+
+    def _plain(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch with the columns of a page; a few rows at a time where values are decoded."""
+        types = [self.schema.field(name).type for name in self._page_schema.names]
+        is_plain = types == self._page_schema.types
+        rows = max(batch.num_rows, 1) if is_plain else DECODED_ROWS
+        for start in range(0, batch.num_rows, rows):
+            yield cast_columns(batch.slice(start, rows), self._page_schema)
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
@@ -145,7 +157,10 @@ class Window(ABC):
             self._pool.drop([ref.page_id], "rewritten")
 
     def _check_columns(self, batch: pa.RecordBatch) -> None:
-        batch.validate()
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as e:
+            raise InputError(f"window {self.name!r}: the batch is malformed: {e}") from e
         if sorted(batch.schema.names) != sorted(self.schema.names):
             missing = sorted(set(self.schema.names) - set(batch.schema.names))
             extra = sorted(set(batch.schema.names) - set(self.schema.names))
@@ -159,6 +174,10 @@ class Window(ABC):
                     f"window {self.name!r}: column {field.name!r} is {found}, "
                     f"the window has {field.type}; cast it first"
                 )
+            if not field.nullable and batch.column(field.name).null_count:
+                raise InputError(
+                    f"window {self.name!r}: column {field.name!r} is not nullable and has a null"
+                )
 
     # ── rows out ─────────────────────────────────────────────────────────────────────────────
 
@@ -166,6 +185,7 @@ class Window(ABC):
         """Drop every row of the window whose order attribute is less than `below`."""
         order = self.grid.order.name
         bound = bound_key(below, self._page_schema.field(order).type, order)
+        why = f"{order} < {below.value if isinstance(below, pa.Scalar) else below}"
         self._tail.expire(bound)
         dead = []
         for ref in list(self._by_order.irange_key(max_key=bound, inclusive=(True, False))):
@@ -174,7 +194,6 @@ class Window(ABC):
             else:
                 ref.low = max(ref.low, bound)
         self._forget(dead)
-        why = f"{order} < {below}"
         self._pool.drop([ref.page_id for ref in dead], why, event="expire")
 
     def pages(self) -> list[PageRef]:
@@ -197,7 +216,7 @@ class Window(ABC):
                 )
             with self.read(ref, "scan") as batch:
                 if batch.num_rows:
-                    yield cast_columns(batch, self.schema)
+                    yield cast_columns(batch, self.result_schema)
 
     def count(self) -> int:
         """How many rows are live; reads the pages of which some rows have expired."""
@@ -209,11 +228,6 @@ class Window(ABC):
                 with self.read(ref, "count") as batch:
                     total += batch.num_rows
         return total
-
-    @property
-    def page_count(self) -> int:
-        """How many pages the window has, without the tail."""
-        return len(self._by_order)
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
@@ -252,6 +266,7 @@ class Window(ABC):
         """Go on from a completed step."""
         self._next_page = state.next_page
         self._restore(state.refs)
+        self._pool.expect({ref.page_id: ref.size for ref in state.refs})
 
     def _number(self) -> int:
         number, self._next_page = self._next_page, self._next_page + 1
