@@ -164,7 +164,7 @@ def _scalar_key(scalar: pa.Scalar, data_type: pa.DataType, column: str) -> int:
 
 def _whole_key(bound: Any, data_type: pa.DataType, column: str) -> int:
     """The order key of the least whole number that is not below the bound."""
-    whole = math.ceil(max(min(bound, 2**65), -(2**65)))
+    whole: int = math.ceil(max(min(bound, 2**65), -(2**65)))
     key = whole - 2**63 if data_type == pa.uint64() else whole
     if key > INT64_MAX:
         raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import lmdb
 from lmdb.verify import VerifyError, verify
 
-from .errors import CorruptPage, StoreError
+from .errors import CorruptPage, InputError, StoreError
 from .scratch import free_bytes
 from .units import format_size
 
@@ -63,14 +63,15 @@ class Environment:
         self,
         folder: Path,
         *,
-        sync: bool,
+        sync: bool | None,
         boot: str = "",
         first: Sequence[Pair] = (),
         map_first: int = MAP_FIRST,
     ) -> None:
         """Open the folder's file; a new one begins with the records `first`.
 
-        `boot` names the time since the machine started.
+        `sync` says whether commits wait for the disk; None leaves an old file as it was.  `boot`
+        names the time since the machine started.
         """
         self.folder = folder
         self._pid = os.getpid()
@@ -85,7 +86,7 @@ class Environment:
         with _os_errors(folder):
             self._lock = _claim(folder)
             try:
-                self._take_over(sync, boot)
+                sync = self._take_over(sync, boot)
                 if self.is_old():
                     check_file(folder / "data.mdb")
                 else:
@@ -101,22 +102,30 @@ class Environment:
         self._bytes_known = self._bytes_wanted()
         self._map = _mapping_of(self._data)
 
-    def _take_over(self, sync: bool, boot: str) -> None:
+    def _take_over(self, sync: bool | None, boot: str) -> bool:
         """Write down who has the folder, and until when its file is to be trusted.
 
         The second line of the owner's file is empty while everything completed is on the disk.
         """
-        _, _, before = os.pread(self._lock, 256, 0).decode(errors="replace").partition("\n")
+        owner, _, before = os.pread(self._lock, 256, 0).decode(errors="replace").partition("\n")
         if before.strip() not in ("", boot):
             for name in ("data.mdb", "lock.mdb"):
                 (self.folder / name).unlink(missing_ok=True)
-        elif sync and before.strip() and self.is_old():
+        was_synced = self.is_old() and bool(owner) and not before.strip()
+        if sync is False and boot and was_synced:
+            raise InputError(
+                f"{self.folder} was written with durability='epoch'; "
+                "open it with that, or leave durability out"
+            )
+        sync = was_synced if sync is None else sync
+        if sync and self.is_old() and not was_synced:
             _sync_file(self.folder / "data.mdb")
         # Overwritten in place and always as long: no power cut leaves half of it.
         line = f"{os.getpid()}\n{'' if sync else boot}"
         os.pwrite(self._lock, line.ljust(OWNER_BYTES - 1).encode() + b"\n", 0)
         if boot:
             os.fsync(self._lock)
+        return sync
 
     def _make(self, sync: bool, first: Sequence[Pair]) -> None:
         draft = self.folder / "new.mdb"

@@ -18,7 +18,7 @@ Invariants:
   cells are exactly ε wide, because the difference is rounded as well; our float cells are wider by
   one part in a million (`FLOAT_SLACK`), so that one cell on each side suffices again.  The reach
   is computed from the width in force and would widen by itself if the slack did not suffice.
-* Null and NaN lie in the cell `NO_CELL`, after all others and within nobody's reach.
+* Null and NaN lie in the cell `NO_CELL`, after all others and within no other cell's reach.
 
 The papers' printed inequality orders cells downward; this order is ascending.
 """

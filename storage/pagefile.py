@@ -108,7 +108,7 @@ class LmdbPageFile:
     Without a path the file is scratch: it is unlinked as soon as it is open, so that nothing stays
     behind, however the process ends.  `durability` says what a complete step survives: ``"epoch"``
     a power cut, ``"checkpoint"`` the end of the process (the file is discarded when the machine
-    has been started anew since).
+    has been started anew since).  None is what an old file has, and ``"checkpoint"`` for a new one.
     """
 
     def __init__(
@@ -116,17 +116,17 @@ class LmdbPageFile:
         path: Path | None,
         *,
         page_size: int,
-        durability: str = "checkpoint",
+        durability: str | None = None,
         scratch: Path | None = None,
         map_first: int = MAP_FIRST,
     ) -> None:
-        if durability not in DURABILITIES:
+        if durability not in (None, *DURABILITIES):
             raise InputError(f"durability={durability!r}; choose one of {DURABILITIES}")
         self.page_size = check_page_size(page_size)
         self.where = str(path) if path else "scratch"
         self._path = path
         self._scratch = scratch
-        self._sync = durability == "epoch" and path is not None
+        self._sync = None if durability is None and path else durability == "epoch" and bool(path)
         self._map_first = map_first
         self._env: Environment | None = None
         self._fresh: set[PageId] = set()

@@ -7,8 +7,8 @@ Merging takes no step per row.  All runs show one page each; everything up to th
 pages' last rows can be put out, so those parts are concatenated and sorted as a whole, which a
 sort of few presorted stretches does in little more than the time to copy them.
 
-Invariants: a run's pages are in ε-Grid-Order and full but for the last; rows that compare equal
-keep their order, first by run and then by position; every buffer is reserved in the pool.
+Invariants: a run's pages are in ε-Grid-Order and full but for the last; the order of rows that
+compare equal depends on nothing but the input and the budget; buffers are reserved in the pool.
 """
 
 from __future__ import annotations

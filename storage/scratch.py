@@ -23,8 +23,10 @@ def private_folder(path: Path) -> None:
     try:
         if not path.parent.is_dir():
             raise StoreError(f"{path}: the folder {path.parent} is missing; create it first")
-        refuse_network(path.parent)
+        refuse_network(path if path.exists() else path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
+        if not any(path.iterdir()) or (path / "data.mdb").exists():
+            path.chmod(0o700)
     except StoreError:
         raise
     except OSError as e:

@@ -44,7 +44,7 @@ class Store:
         *,
         memory: int | str = "64MiB",
         page_size: int | str = "256KiB",
-        durability: str = "checkpoint",
+        durability: str | None = None,
         scratch: str | Path | None = None,
         trace: str | Path | None = None,
         file: PageFile | None = None,
@@ -101,12 +101,16 @@ class Store:
         by: str | Sequence[str] | None = None,
         materialize: str = "auto",
         arrival: str = "sorted",
+        live_pages: int | None = None,
+        step_pages: int | None = None,
+        step_cells: int | None = None,
     ) -> Window:
         """A new window, or the one of that name from the last completed step.
 
         `on` gives each join attribute its ε, the order attribute first; `by` names equality keys.
         `materialize` is ``"standard"``, ``"grid"``, ``"slab"`` or ``"auto"``, which decides by
-        `arrival`: ``"sorted"``, ``"late"`` (nearly sorted) or ``"unsorted"``.
+        `arrival`: ``"sorted"``, ``"late"`` (nearly sorted) or ``"unsorted"``.  For unsorted rows it
+        helps to say how many pages the window has, and how many pages and cells a step brings.
         """
         if not isinstance(name, str):
             raise InputError(f"a window's name is text, not {name!r}")
@@ -118,9 +122,10 @@ class Store:
             raise InputError(f"window {name!r} was kept with other columns: {saved.schema.names}")
         if saved is not None and saved.grid != repr(grid):
             raise InputError(f"window {name!r} was kept with another grid: {saved.grid}")
-        form, reason = _chosen(
-            saved.form if saved and materialize == "auto" else materialize, arrival
-        )
+        if saved and materialize == "auto":
+            form, reason = saved.form, "as it was kept"
+        else:
+            form, reason = _chosen(materialize, arrival, live_pages, step_pages, step_cells)
         if saved is not None and saved.form != form:
             raise InputError(f"window {name!r} was kept as {saved.form!r}, not {form!r}")
         number = next(self._numbers) if number is None else number
@@ -148,6 +153,10 @@ class Store:
 
     def drop(self, name: str) -> None:
         """Give up a window and its pages."""
+        if name in self._saved:
+            _, state = self._saved.pop(name)
+            self.file.free(ref.page_id for ref in state.refs)
+            return
         if name not in self._windows:
             raise InputError(f"the store has no window {name!r}; it has {list(self._windows)}")
         _, window = self._windows.pop(name)
@@ -184,11 +193,14 @@ class Store:
         self.close()
 
 
-def _chosen(materialize: str, arrival: str) -> tuple[str, str]:
+def _chosen(materialize: str, arrival: str, *sizes: int | None) -> tuple[str, str]:
     if arrival not in ARRIVALS:
         raise InputError(f"arrival={arrival!r}; choose one of {ARRIVALS}")
     if materialize == "auto":
-        choice = choose(arrival)
+        live_pages, step_pages, step_cells = sizes
+        choice = choose(
+            arrival, live_pages=live_pages, step_pages=step_pages, step_cells=step_cells
+        )
         return choice.form, choice.reason
     if materialize not in FORMS:
         raise InputError(f"materialize={materialize!r}; choose one of {('auto', *FORMS)}")

@@ -1,12 +1,11 @@
 """The trace: every read, hit, write, pin, eviction and expiry, as one Arrow IPC file.
 
 An event is one row: when, what, which page of which window, in which frame, how many bytes, in
-which epoch, and why.  Events gather as tuples and become columns a few thousand at a time; names
-are dictionary-encoded, so that a million events stay small.
+which epoch, and why.  Events gather as tuples and become columns a few thousand at a time.
 
     seq  time_ns  event  window  page  frame  bytes   epoch  why
-      0     1843  make   left       0      0  262080      0  slab run 0
-      1     2977  write  left       0      0  262080      0  eviction
+      0     1843  make   left       0      0  262080      0  slab
+      1     2977  write  left       0      0  262080      0  room
 
 The counts in a trace equal the pool's counters: both are made by the same call.
 """
@@ -47,7 +46,7 @@ SCHEMA = pa.schema(
         ("frame", pa.int32()),
         ("bytes", pa.int64()),
         ("epoch", pa.int64()),
-        ("why", _NAME),
+        ("why", pa.utf8()),
     ]
 )
 
@@ -88,10 +87,12 @@ class TraceFile:
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(self._sink, SCHEMA.with_metadata(metadata), options=options)
         self._events: list[tuple[int, str, str, int, int, int, int, str]] = []
-        self._names: dict[str, dict[str, int]] = {"event": {}, "window": {}, "why": {}}
+        self._names: dict[str, dict[str, int]] = {"event": {}, "window": {}}
         self._seq = 0
         self._start = time.perf_counter_ns()
         self._is_closed = False
+        self._path = path
+        self._error: Exception | None = None
 
     def record(
         self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
@@ -116,11 +117,19 @@ class TraceFile:
             pa.array(frames, pa.int32()),
             pa.array(sizes, pa.int64()),
             pa.array(epochs, pa.int64()),
-            self._encoded("why", whys),
+            pa.array(whys, pa.utf8()),
         ]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, names=SCHEMA.names))
-        self._seq += count
         self._events.clear()
+        self._seq += count
+        self._write(pa.RecordBatch.from_arrays(columns, names=SCHEMA.names))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        """A disk that is full ends the trace, not the work: the error waits for `close`."""
+        if self._error is None:
+            try:
+                self._writer.write_batch(batch)
+            except (OSError, pa.ArrowInvalid) as e:
+                self._error = e
 
     def _encoded(self, column: str, values: tuple[str, ...]) -> pa.DictionaryArray:
         codes = self._names[column]
@@ -133,8 +142,13 @@ class TraceFile:
             return
         self._is_closed = True
         self._flush()
-        self._writer.close()
-        self._sink.close()
+        try:
+            self._writer.close()
+            self._sink.close()
+        except (OSError, pa.ArrowInvalid) as e:
+            self._error = self._error or e
+        if self._error is not None:
+            raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
 
 
 def read_trace(path: Path) -> pa.Table:

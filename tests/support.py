@@ -60,7 +60,7 @@ def ids_in(batches: Iterable[pa.RecordBatch]) -> list[int]:
 
 _CALL = """
 import json, support, sys
-value = support.loaded(sys.argv[1], sys.argv[2])(*json.loads(sys.argv[3]))
+value = support.loaded(sys.argv[1], sys.argv[2])(*json.load(sys.stdin))
 print(json.dumps(value), flush=True)
 """
 _PR_SET_PDEATHSIG = 1
@@ -69,19 +69,20 @@ _PR_SET_PDEATHSIG = 1
 def run_child(
     code: str,
     *arguments: object,
-    wrapper: Sequence[str] = (),
     before: Callable[[], None] | None = None,
-    timeout: float = 120,
+    words: str = "",
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Run a piece of Python in a new process; it may import this module, and dies with us.
 
-    `before` runs in the new process before Python starts; `wrapper` is a command put in front.
+    `before` runs in the new process before Python starts; `words` come to it as standard input.
     """
     path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.run(
-        [*wrapper, sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
+        input=words,
         text=True,
         timeout=timeout,
         preexec_fn=lambda: _prepare(before),
@@ -98,7 +99,7 @@ def _prepare(before: Callable[[], None] | None) -> None:
 def call_in_child(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """The result of a test module's function, called in a new process; JSON goes in and out."""
     file, name = inspect.getfile(function), function.__name__
-    child = run_child(_CALL, file, name, json.dumps(arguments), **options)
+    child = run_child(_CALL, file, name, words=json.dumps(arguments), **options)
     assert child.returncode == 0, f"exit code {child.returncode}\n{child.stderr[-4000:]}"
     return json.loads(child.stdout.splitlines()[-1])
 

@@ -105,11 +105,11 @@ def _is_right(window: Window, steps: int) -> bool:
 def _explain(trace: Path, budget: int) -> None:
     events = read_trace(trace)
     counts = {row["values"]: row["counts"] for row in events["event"].value_counts().to_pylist()}
-    last = events.filter(pa.compute.equal(events["event"], "expire")).slice(0, 1).to_pylist()
+    first = events.filter(pa.compute.equal(events["event"], "expire")).slice(0, 1).to_pylist()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     listed = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
     print(f"\nThe slab window's trace has {events.num_rows:,} events: {listed}.")
-    for event in last:
+    for event in first:
         print(f"The first page dropped: page {event['page']}, because {event['why']}.")
     print(f"Peak memory of the whole process: {format_size(peak)}, of which the windows may take "
           f"{format_size(budget)}.")  # fmt: skip

@@ -92,7 +92,7 @@ def sort(scratch: str, budget: int, total: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("work", [*FORMS, "sort"])
 def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
-    """A little is what the allocators hold back: some 25 MB, for the merges of a sort 40."""
+    """A little is what the allocators hold back for reuse: 25 to 48 MB here."""
     budget, total = 16 * 2**20, 400 * MB
     if work == "sort":
         told = call_in_child(sort, str(tmp_path), budget, total)
@@ -100,7 +100,7 @@ def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
         told = call_in_child(slide, str(tmp_path), work, budget, total, total // 2, 1)
     assert told["bytes_written"] > total * 0.9
     assert told["bytes_peak"] <= budget
-    assert told["peak"] - told["start"] <= budget + (55 if work == "sort" else 40) * MB, told
+    assert told["peak"] - told["start"] <= budget + 55 * MB, told
 
 
 @needs_root

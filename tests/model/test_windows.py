@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from matwin.storage import (
+    BudgetError,
     InputError,
     MemoryPageFile,
     Store,
@@ -409,3 +410,115 @@ def test_windows_that_are_not_opened_again_are_kept(tmp_path: Path) -> None:
     with Store(tmp_path / "s", memory=MEMORY, page_size=PAGE) as store:
         assert "w" not in store.saved
         assert store.file.page_ids() == []
+
+
+@pytest.mark.parametrize(
+    ("data_type", "bound", "left"),
+    [
+        (pa.timestamp("ns"), pa.scalar(5, pa.timestamp("ns")), 5),
+        (pa.duration("ns"), pa.scalar(5, pa.duration("ns")), 5),
+        (pa.int8(), 128, 0),
+        (pa.int64(), decimal.Decimal("2.5"), 7),
+        (pa.float64(), pa.scalar(2.5), 7),
+        (pa.int64(), pa.scalar(4, pa.int8()), 6),
+        (pa.date32(), dt.datetime(1970, 1, 5, 12), 5),
+        (pa.date32(), dt.date(1970, 1, 5), 6),
+    ],
+)
+def test_bounds_of_every_kind(data_type: pa.DataType, bound: object, left: int) -> None:
+    storage = pa.int32() if data_type == pa.date32() else pa.int64()
+    t = pa.array(range(10), storage).cast(data_type)
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", pa.schema([("t", data_type)]), on={"t": None})
+        window.append(pa.record_batch({"t": t}))
+        window.settle()
+        window.expire(below=bound)
+        assert window.count() == left
+        store.check()
+
+
+def test_nan_in_any_dress_is_no_bound() -> None:
+    import numpy as np
+
+    schema = pa.schema([("t", pa.float64()), ("n", pa.int64())])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        for name in schema.names:
+            window = store.window(name, schema, on={name: 1})
+            window.append(pa.record_batch([[1.0, 2.0], [1, 2]], schema=schema))
+            for nan in (math.nan, np.float32("nan"), np.float64("nan"), pa.scalar(math.nan)):
+                with pytest.raises(InputError, match=name):
+                    window.expire(below=nan)
+            assert window.count() == 2
+
+
+def test_encoded_columns_with_many_values() -> None:
+    schema = pa.schema(
+        [
+            ("t", pa.int64()),
+            ("small", pa.dictionary(pa.int8(), pa.string())),
+            ("number", pa.dictionary(pa.int8(), pa.int64())),
+            ("runs", pa.run_end_encoded(pa.int16(), pa.int64())),
+        ]
+    )
+    rows = []
+    with Store(memory="8MiB", page_size="64KiB") as store:
+        window = store.window("w", schema, on={"t": 1000})
+        for first in range(0, 900, 100):
+            t = list(range(first, first + 100))
+            values = pa.array([f"v{i}" for i in t]).dictionary_encode().cast(schema.field(1).type)
+            numbers = pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(t))
+            runs = pa.compute.run_end_encode(pa.array(t), pa.int16())
+            batch = pa.RecordBatch.from_arrays([pa.array(t), values, numbers, runs], schema=schema)
+            rows += batch.to_pylist()
+            window.append(batch)
+        assert bag_of(row for b in window.scan() for row in b.to_pylist()) == bag_of(rows)
+
+
+def test_types_that_no_page_can_hold_are_refused_at_once() -> None:
+    for bad in (
+        pa.list_(pa.string_view()),
+        pa.struct([("d", pa.dictionary(pa.int8(), pa.int8()))]),
+    ):
+        with Store(memory=MEMORY, page_size=PAGE) as store, pytest.raises(InputError, match="'a'"):
+            store.window("w", pa.schema([("t", pa.int64()), ("a", bad)]), on={"t": 1})
+
+
+def test_a_row_too_large_names_a_budget_that_works() -> None:
+    schema = pa.schema([("t", pa.int64()), ("text", pa.string())])
+    batch = pa.record_batch([[1, 2, 3], ["x" * 50_000, "y" * 60_000, "z" * 70_000]], schema=schema)
+    with (
+        Store(memory=MEMORY, page_size=PAGE) as store,
+        pytest.raises(BudgetError, match="smallest that works") as caught,
+    ):
+        store.window("w", schema, on={"t": 1}).append(batch.slice(2))
+    for form in FORMS:
+        with Store(memory=caught.value.smallest_bytes, page_size=PAGE) as store:
+            window = store.window("w", schema, on={"t": 1}, materialize=form)
+            for _ in range(12):
+                window.append(batch)
+                window.settle()
+            assert window.count() == 36
+            store.check()
+
+
+def test_a_malformed_batch_is_refused() -> None:
+    schema = pa.schema([("t", pa.int64()), ("text", pa.string())])
+    offsets = pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00")
+    text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff\xfe")])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", schema, on={"t": 1})
+        with pytest.raises(InputError, match="malformed"):
+            window.append(pa.RecordBatch.from_arrays([pa.array([1]), text], schema=schema))
+        assert window.count() == 0
+
+
+def test_auto_weighs_the_steps_of_unsorted_rows() -> None:
+    schema = pa.schema([("t", pa.int64())])
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        few = store.window("few", schema, on={"t": 1}, arrival="unsorted", live_pages=1000,
+                           step_pages=4, step_cells=20)  # fmt: skip
+        many = store.window("many", schema, on={"t": 1}, arrival="unsorted", live_pages=10,
+                            step_pages=4, step_cells=2000)  # fmt: skip
+        late = store.window("late", schema, on={"t": 1}, arrival="late")
+        assert (few.form, many.form, late.form) == ("grid", "standard", "slab")
+        assert "2008" in few.reason
