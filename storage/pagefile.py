@@ -225,7 +225,7 @@ class LmdbPageFile:
             if got is None:
                 raise CorruptPage(
                     f"{self.where}: part {part} of page {page_id.page} of window "
-                    f"{page_id.window} is missing; the file is damaged"
+                    f"{page_id.window} is missing or cut; the file is damaged"
                 )
             filled += length
         check_page(page, page_id, self.where)
@@ -233,10 +233,11 @@ class LmdbPageFile:
 
     def _first_part(self, view: memoryview, page_id: PageId) -> pa.Buffer:
         used = used_bytes(view, page_id, self.where)
-        if used < 64 or used > max(len(view), _PARTS_MAX * len(view)):
+        size = record_bytes(self.page_size)
+        if used < 64 or used > _PARTS_MAX * size or len(view) != size:
             raise CorruptPage(
                 f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
-                "bytes; the file is damaged"
+                f"bytes in records of {len(view)}; the file is damaged"
             )
         page = pa.allocate_buffer(used)
         _copy(view, np.frombuffer(page, np.uint8), 0, min(used, len(view)))
@@ -348,7 +349,10 @@ def _record_key(page_id: PageId, part: int) -> bytes:
     return _RECORD_KEY.pack(b"\x01", page_id.window, page_id.page, part)
 
 
-def _copy(view: memoryview, target: npt.NDArray[np.uint8], at: int, length: int) -> int:
+def _copy(view: memoryview, target: npt.NDArray[np.uint8], at: int, length: int) -> int | None:
+    """Copy the beginning of a record; None where it is shorter than that."""
+    if len(view) < length:
+        return None
     target[at : at + length] = np.frombuffer(view, np.uint8)[:length]
     return length
 
