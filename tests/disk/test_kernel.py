@@ -58,6 +58,30 @@ def scan_cold(folder: str) -> dict[str, Any]:
     return told
 
 
+def read_some_cold(folder: str) -> dict[str, Any]:
+    forget(Path(folder) / "data.mdb")
+    before = kernel_bytes("read_bytes")
+    store, window = opened(folder)
+    refs = window.pages()[::10]
+    for ref in np.random.default_rng(0).permutation(len(refs)):
+        with store.pool.pin(refs[ref].page_id):
+            pass
+    told = {"kernel": kernel_bytes("read_bytes") - before, "pages": store.pool.counters.reads}
+    store.close()
+    return told
+
+
+def test_a_few_pages_cost_the_disk_a_few_pages(tmp_path: Path) -> None:
+    """The kernel is asked for the pages that are wanted, not for what lies around them; opening
+    the file and checking LMDB's tree cost a megabyte."""
+    if filesystem_of(tmp_path) == "tmpfs":
+        pytest.skip("a tmpfs is no disk")
+    call_in_child(write, str(tmp_path / "s"))
+    read = call_in_child(read_some_cold, str(tmp_path / "s"))
+    assert read["pages"] >= 18
+    assert 0 <= read["kernel"] - read["pages"] * PAGE <= 2 * 2**20, read
+
+
 def test_bytes_to_and_from_the_disk(tmp_path: Path) -> None:
     """LMDB's tree, and checking it on opening, cost at most 2 % on top of the pages."""
     if filesystem_of(tmp_path) == "tmpfs":
