@@ -90,6 +90,9 @@ def sort(scratch: str, budget: int, total: int) -> dict[str, Any]:
     return {"start": start, "peak": resident("VmHWM"), **counters}
 
 
+HELD_BACK = {"grid": 45, "sort": 55}
+
+
 @pytest.mark.parametrize("work", [*FORMS, "sort"])
 def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
     """A little is what the allocators hold back for reuse: 25 to 48 MB here."""
@@ -100,7 +103,7 @@ def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
         told = call_in_child(slide, str(tmp_path), work, budget, total, total // 2, 1)
     assert told["bytes_written"] > total * 0.9
     assert told["bytes_peak"] <= budget
-    assert told["peak"] - told["start"] <= budget + 55 * MB, told
+    assert told["peak"] - told["start"] <= budget + HELD_BACK.get(work, 40) * MB, told
 
 
 @needs_root
