@@ -42,7 +42,7 @@ from .errors import BudgetError, StoreError
 from .layout import Page, PageId, decode_page, schema_mark
 from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
-from .trace import NoTrace, Trace
+from .trace import NO_MATE, NoTrace, Trace
 from .units import format_size
 
 FRAMES_MIN = 32
@@ -238,6 +238,7 @@ class BufferPool:
                 return frame
             size = self._large.get(page_id, self.file.page_size)
             frame = self._admit(page_id, size, is_dirty=False)
+            self._count("fetch", page_id, frame, why)
         try:
             data = self.file.read(page_id)
         except BaseException:
@@ -454,10 +455,18 @@ class BufferPool:
         name = self._kinds[page_id.window].name if page_id.window in self._kinds else ""
         self._trace.record(event, name, page_id.page, number, size, self.epoch, why)
 
-    def note(self, event: str, window: str, why: str) -> None:
-        """Put a decision or a completed step into the trace."""
+    def note(
+        self,
+        event: str,
+        window: str,
+        why: str,
+        *,
+        page: int = -1,
+        mate: tuple[str, int] = NO_MATE,
+    ) -> None:
+        """Put a decision, a visit or a completed step into the trace."""
         with self._lock:
-            self._trace.record(event, window, -1, -1, 0, self.epoch, why)
+            self._trace.record(event, window, page, -1, 0, self.epoch, why, mate)
 
     @property
     def frames(self) -> int:

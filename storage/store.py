@@ -62,7 +62,11 @@ class Store:
         try:
             budget = parse_size(memory)
             if trace is not None:
-                settings = {"page_size": str(self.file.page_size), "budget_bytes": str(budget)}
+                settings = {
+                    "page_size": str(self.file.page_size),
+                    "budget_bytes": str(budget),
+                    "file": self.file.where,
+                }
                 self._trace = TraceFile(Path(trace), settings)
             self.pool = BufferPool(
                 self.file, budget_bytes=budget, replacer=replacer, trace=self._trace

@@ -1,13 +1,16 @@
-"""The trace: every read, hit, write, pin, eviction and expiry, as one Arrow IPC file.
+"""The trace: every read, hit, write, pin, eviction, visit and expiry, as one Arrow IPC file.
 
 An event is one row: when, what, which page of which window, in which frame, how many bytes, in
-which epoch, and why.  Events gather as tuples and become columns a few thousand at a time.
+which epoch, with which mate, and why.  Events gather as tuples and become columns a few thousand
+at a time.
 
-    seq  time_ns  event  window  page  frame  bytes   epoch  why
-      0     1843  make   left       0      0  262080      0  slab
-      1     2977  write  left       0      0  262080      0  room
+    seq  time_ns  event  window  page  frame  bytes   epoch  mate_window  mate_page  why
+      0     1843  make   left       0      0  262080      0                      -1  slab
+      1     2977  write  left       0      0  262080      0                      -1  room
+      2     4102  visit  left       0      0       0      0  right                3  pair 1 of 29
 
-The counts in a trace equal the pool's counters: both are made by the same call.
+A mate is the other page of a visit.  The counts in a trace equal the pool's counters: both are
+made by the same call.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ import pyarrow as pa
 
 from .errors import StoreError
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 EVENTS = (
     "make",  # a page was encoded into a frame
+    "fetch",  # the reading of a page began, into this frame
     "read",  # a page was read from the page file into a frame
     "hit",  # a page was wanted and was in a frame
     "pin",
@@ -33,7 +37,14 @@ EVENTS = (
     "expire",  # a page was given up because its rows are below the bound
     "choose",  # a decision, with its reason
     "complete",  # a step became visible
+    "plan",  # a walk over pairs of pages began; why is its layout, as JSON
+    "mode",  # the walk changed its mode
+    "visit",  # a kernel got a pair of pages, this one and its mate
+    "visited",  # the kernel was done with the pair
+    "walked",  # the walk is over, or was given up
 )
+NO_MATE = ("", -1)
+Event = tuple[int, str, str, int, int, int, int, str, int, str]
 _FLUSH_EVERY = 8192
 _NAME = pa.dictionary(pa.int32(), pa.utf8())
 SCHEMA = pa.schema(
@@ -46,6 +57,8 @@ SCHEMA = pa.schema(
         ("frame", pa.int32()),
         ("bytes", pa.int64()),
         ("epoch", pa.int64()),
+        ("mate_window", _NAME),
+        ("mate_page", pa.int64()),
         ("why", pa.utf8()),
     ]
 )
@@ -55,7 +68,15 @@ class Trace(Protocol):
     """Where events go."""
 
     def record(
-        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+        self,
+        event: str,
+        window: str,
+        page: int,
+        frame: int,
+        size: int,
+        epoch: int,
+        why: str,
+        mate: tuple[str, int] = NO_MATE,
     ) -> None:
         """Take one event."""
 
@@ -67,7 +88,15 @@ class NoTrace:
     """A trace that nobody asked for."""
 
     def record(
-        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+        self,
+        event: str,
+        window: str,
+        page: int,
+        frame: int,
+        size: int,
+        epoch: int,
+        why: str,
+        mate: tuple[str, int] = NO_MATE,
     ) -> None:
         """Forget the event."""
 
@@ -86,8 +115,8 @@ class TraceFile:
             raise StoreError(f"{path}: the trace can't be written: {e}") from e
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(self._sink, SCHEMA.with_metadata(metadata), options=options)
-        self._events: list[tuple[int, str, str, int, int, int, int, str]] = []
-        self._names: dict[str, dict[str, int]] = {"event": {}, "window": {}}
+        self._events: list[Event] = []
+        self._names: dict[str, dict[str, int]] = {"event": {}, "window": {}, "mate_window": {}}
         self._seq = 0
         self._start = time.perf_counter_ns()
         self._is_closed = False
@@ -95,18 +124,28 @@ class TraceFile:
         self._error: Exception | None = None
 
     def record(
-        self, event: str, window: str, page: int, frame: int, size: int, epoch: int, why: str
+        self,
+        event: str,
+        window: str,
+        page: int,
+        frame: int,
+        size: int,
+        epoch: int,
+        why: str,
+        mate: tuple[str, int] = NO_MATE,
     ) -> None:
         """Take one event."""
         now = time.perf_counter_ns() - self._start
-        self._events.append((now, event, window, page, frame, size, epoch, why))
+        self._events.append((now, event, window, page, frame, size, epoch, *mate, why))
         if len(self._events) >= _FLUSH_EVERY:
             self._flush()
 
     def _flush(self) -> None:
         if not self._events:
             return
-        times, events, windows, pages, frames, sizes, epochs, whys = zip(*self._events, strict=True)
+        times, events, windows, pages, frames, sizes, epochs, mates, mate_pages, whys = zip(
+            *self._events, strict=True
+        )
         count = len(self._events)
         columns = [
             pa.array(range(self._seq, self._seq + count), pa.int64()),
@@ -117,6 +156,8 @@ class TraceFile:
             pa.array(frames, pa.int32()),
             pa.array(sizes, pa.int64()),
             pa.array(epochs, pa.int64()),
+            self._encoded("mate_window", mates),
+            pa.array(mate_pages, pa.int64()),
             pa.array(whys, pa.utf8()),
         ]
         self._events.clear()
@@ -152,7 +193,7 @@ class TraceFile:
 
 
 def read_trace(path: Path) -> pa.Table:
-    """The events of a trace file.
+    """The events of a trace file; its settings are in the schema's metadata.
 
     >>> sorted(EVENTS)[:3]
     ['choose', 'complete', 'drop']
@@ -164,9 +205,17 @@ def read_trace(path: Path) -> pa.Table:
         raise StoreError(f"{path}: there is no such trace file") from e
     except (pa.ArrowInvalid, OSError) as e:
         raise StoreError(f"{path} is no trace file, or is cut off: {e}") from e
-    version = (table.schema.metadata or {}).get(b"matwin.trace")
-    if version is None:
+    _check_version(path, table.schema)
+    return table
+
+
+def _check_version(path: Path, schema: pa.Schema) -> None:
+    version = (schema.metadata or {}).get(b"matwin.trace")
+    if version is None or not version.isdigit():
         raise StoreError(f"{path} is an Arrow file, but not a trace")
     if int(version) > TRACE_VERSION:
         raise StoreError(f"{path} is a trace of version {int(version)}; update MatWin to read it")
-    return table
+    if int(version) < TRACE_VERSION:
+        raise StoreError(f"{path} is a trace of version {int(version)}; run again to make a new one")
+    if schema.names != SCHEMA.names or schema.types != SCHEMA.types:
+        raise StoreError(f"{path} says it is a trace, but its columns are {schema.names}")
