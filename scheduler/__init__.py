@@ -1,7 +1,22 @@
-"""Which pages meet, and in what order they are read.
+"""The I/O scheduler: page numbers, reach, frames, schedules, and the walk over the pool.
 
-The scheduler knows page numbers, fences, reach and budgets. It plans page reads as plain values and
-never looks at a column value. It stands on `matwin.storage` and on nothing above it.
-
-Empty until the planner lands.
+It never touches a column value.  Planning is pure; only `walk` does I/O.
 """
+
+from .choose import MODES, plan
+from .reach import Reach
+from .schedule import Move, PageAt, Schedule, Step
+from .walk import Pair, Walk, frames_for
+
+__all__ = [
+    "MODES",
+    "Move",
+    "PageAt",
+    "Pair",
+    "Reach",
+    "Schedule",
+    "Step",
+    "Walk",
+    "frames_for",
+    "plan",
+]

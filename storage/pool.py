@@ -197,6 +197,10 @@ class BufferPool:
         """How many windows share the budget."""
         return len(self._kinds)
 
+    def name_of(self, window: int) -> str:
+        """A window's name in traces."""
+        return self._kinds[window].name if window in self._kinds else ""
+
     def mark(self, window: int) -> int:
         """The checksum of a window's schema, which its pages carry."""
         return self._kinds[window].mark
@@ -452,7 +456,7 @@ class BufferPool:
         size = frame.size if frame else 0
         number = frame.number if frame else -1
         _COUNT.get(event, _ignore)(counters, size)
-        name = self._kinds[page_id.window].name if page_id.window in self._kinds else ""
+        name = self.name_of(page_id.window)
         self._trace.record(event, name, page_id.page, number, size, self.epoch, why)
 
     def note(
