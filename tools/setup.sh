@@ -44,24 +44,45 @@ find_python() {
     die "Python 3.11 or newer is needed and no python3 here is; install one or set PYTHON=/path/to/python"
 }
 
+# The words that make a command run as root, or failure where that is not to be had without asking.
+find_root() {
+    as_root=()
+    [[ $EUID -ne 0 ]] || return 0
+    command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
+    as_root=(sudo -n)
+}
+
+apt_install() {
+    echo "setup: installing $1"
+    "${as_root[@]}" apt-get update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
 # Debian and Ubuntu ship python3 without ensurepip, in a package of its own.
 install_ensurepip() {
-    local python=$1 package as_root=()
+    local python=$1 package
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if ! command -v apt-get >/dev/null; then
         die "$python has no ensurepip, so it can't make virtual environments; install its venv package"
     fi
-    if [[ $EUID -ne 0 ]]; then
-        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-            die "$python can't make virtual environments; run: sudo apt-get install $package"
-        fi
-        as_root=(sudo -n)
-    fi
-    echo "setup: installing $package"
-    "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+    find_root || die "$python can't make virtual environments; run: sudo apt-get install $package"
+    apt_install "$package" ||
         die "apt-get could not install $package; set PYTHON to a Python with ensurepip"
+}
+
+has_chromium() {
+    command -v chromium || command -v chromium-browser || command -v google-chrome
+} >/dev/null
+
+# The trace's page is tested in a real browser. Nothing else needs one, so its absence only costs
+# that test, which then says why it was skipped. Debian's package and not playwright's own download:
+# it gets the distribution's security updates.
+install_chromium() {
+    if command -v apt-get >/dev/null && find_root && apt_install chromium && has_chromium; then
+        return
+    fi
+    echo "setup: no Chromium here and none could be installed; the browser test will be skipped"
 }
 
 # What a stamp stands for: the place (a moved environment is broken), the interpreter, the inputs.
@@ -105,6 +126,10 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check --quiet)
 "${pip[@]}" install --require-hashes -r "locks/$profile.txt"
 # setuptools warns at length about every editable install of this form.
 PYTHONWARNINGS=ignore "${pip[@]}" install --no-deps --no-build-isolation -e .
+
+if [[ $profile == dev ]] && ! has_chromium; then
+    install_chromium
+fi
 
 checksum "$profile" >"$venv/$profile.stamp"
 if [[ $profile == dev ]]; then
