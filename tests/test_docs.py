@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-PACKAGES = ("storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench")
+PACKAGES = (
+    "storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench",
+    "tools.trace",
+)  # fmt: skip
 
 
 def modules() -> list[str]:
@@ -53,5 +56,5 @@ def test_the_readme_names_only_commands_that_exist() -> None:
     from matwin.tools.cli import COMMANDS
 
     known = {" ".join(words) for words in COMMANDS}
-    named = set(re.findall(r"`matwin ((?:bench )?\w+)", README.read_text()))
+    named = set(re.findall(r"`matwin ((?:bench |trace )?\w+)", README.read_text()))
     assert named <= known

@@ -42,11 +42,21 @@ class Command:
 COMMANDS: dict[Words, Command] = {
     ("bench", "storage"): Command("matwin.tools.bench.storage", "measure the storage engine"),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
+    ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),
+    ("trace", "pages"): Command("matwin.tools.trace.pages", "show the life of each page"),
+    ("trace", "dump"): Command("matwin.tools.trace.dump", "show one page, bytes beside meaning"),
+    ("trace", "matrix"): Command("matwin.tools.trace.matrix", "draw the pair matrix of a walk"),
+    ("trace", "replay"): Command(
+        "matwin.tools.trace.replay", "reckon what other budgets, modes and replacements would cost"
+    ),
+    ("trace", "diff"): Command("matwin.tools.trace.diff", "compare two traces"),
+    ("trace", "html"): Command("matwin.tools.trace.html", "write a trace as a page for a browser"),
 }
 
 # words that only lead to other words
 GROUPS: dict[Words, str] = {
     ("bench",): "run a benchmark",
+    ("trace",): "look into a page trace",
 }
 
 

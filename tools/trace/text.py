@@ -1,0 +1,145 @@
+"""What a terminal shows: names without surprises, tables, bars, and colour where it is wanted.
+
+Names come out of a file that anybody may have written.  `escaped` leaves nothing in them that moves
+the cursor, rings, hides or reorders text.  Colour is never the only sign of anything, and is left
+out in a pipe, with ``NO_COLOR`` set, and on a terminal that calls itself dumb.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def escaped(text: str) -> str:
+    r"""The text with everything that is not plainly printable written as an escape.
+
+    >>> escaped("a\x1b[2Jb\nc\u202ed ε")
+    'a\\x1b[2Jb\\nc\\u202ed ε'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def width_of(text: str) -> int:
+    """How many columns of a terminal the text takes.
+
+    >>> width_of("ε窓")
+    3
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def cut(text: str, width: int) -> str:
+    """The text, shortened in its middle to a width.
+
+    >>> cut("readings of the north wing", 13)
+    'readin…h wing'
+    """
+    if width_of(text) <= width:
+        return text
+    head = (width - 1) // 2
+    tail = width - 1 - head
+    short = f"{text[:head]}…{text[len(text) - tail :]}"
+    while width_of(short) > width:  # wide characters take more than they count
+        short = short[:-2] + short[-1] if short[-1] == "…" else short[:-1]
+    return short
+
+
+def padded(text: str, width: int, *, is_right: bool = False) -> str:
+    """The text filled with spaces to a width."""
+    space = " " * max(width - width_of(text), 0)
+    return space + text if is_right else text + space
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str, gap: int = 2) -> str:
+    """Rows under a head; `align` has ``<`` or ``>`` for each column.
+
+    >>> print(table(["page", "reads"], [["a", "12"], ["b", "7"]], "<>"))
+    page  reads
+    ───────────
+    a        12
+    b         7
+    """
+    widths = [max(width_of(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    lines = [
+        (" " * gap)
+        .join(
+            padded(cell, width, is_right=side == ">")
+            for cell, width, side in zip(row, widths, align, strict=True)
+        )
+        .rstrip()
+        for row in [head, *rows]
+    ]
+    rule = "─" * (sum(widths) + gap * (len(widths) - 1))
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def spark(values: Sequence[float | None], top: float | None = None) -> str:
+    """A line of bars, one for each value; a dot where there is no value.
+
+    >>> spark([0, 1, None, 4, 8])
+    '▁▁·▄█'
+    """
+    most = top or max((v for v in values if v), default=0) or 1
+    return "".join("·" if v is None else _bar(v / most) for v in values)
+
+
+def _bar(share: float) -> str:
+    return BARS[min(max(round(share * 8), 1), 8)]
+
+
+def seconds(ns: int) -> str:
+    """A time as people read it.
+
+    >>> [seconds(n) for n in (850, 12_345, 4_200_000, 61_000_000_000)]
+    ['850 ns', '12.3 µs', '4.2 ms', '61 s']
+    """
+    for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
+        if abs(ns) < 1000 * size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns / 10**9:.4g} s"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share; a dash where there is no whole.
+
+    >>> percent(1, 3), percent(0, 0)
+    ('33.3%', '–')
+    """
+    return f"{100 * part / whole:.1f}%" if whole else "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colour for a terminal, or none.  The colours are told apart by all common kinds of sight."""
+
+    is_on: bool
+
+    @classmethod
+    def for_stdout(cls) -> Ink:
+        """Colour where a person looks at a terminal that has it and did not say no."""
+        is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return cls(is_wanted and sys.stdout.isatty())
+
+    def paint(self, text: str, colour: str) -> str:
+        """The text in a colour: blue, orange, grey or bold."""
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.is_on else text
+
+
+_CODES = {"blue": "38;5;33", "orange": "38;5;208", "grey": "38;5;245", "bold": "1"}
