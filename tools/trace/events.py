@@ -290,6 +290,19 @@ class Walked:
         return self.left_count if self.is_self else self.left_count + self.right_count
 
     @property
+    def pages_needed(self) -> int:
+        """How many pages meet another at all: no schedule reads fewer."""
+        reach = self.reach
+        has_left = np.diff(reach.starts) > 0
+        edges = np.zeros(reach.right_pages + 1, np.int64)
+        np.add.at(edges, reach.first, 1)
+        np.add.at(edges, reach.limit, -1)
+        has_right = np.cumsum(edges)[:-1] > 0
+        if self.is_self:
+            return int((has_left | has_right).sum())
+        return int(has_left.sum()) + int(has_right.sum())
+
+    @property
     def triples(self) -> list[tuple[int, int, int]]:
         """The reach as ``(left, first, limit)``."""
         return self.reach.triples()

@@ -285,7 +285,7 @@ def _row(name: str, count: dict[str, int]) -> list[str]:
 
 
 def _curves(events: Events, summary: dict[str, Any]) -> str:
-    """Bars over time, and the hit rate over page uses too: a pause in time hides what came after."""
+    """Bars over time, and the hit rate over page uses: a pause in time hides what came after it."""
     stretches = over_time(events, COLUMNS_SHOWN)
     reads = [stretch["bytes_read"] for stretch in stretches]
     writes = [stretch["bytes_written"] for stretch in stretches]

@@ -104,6 +104,33 @@ def _bar(share: float) -> str:
     return BARS[min(max(round(share * 8), 1), 8)]
 
 
+def plot(labels: Sequence[str], series: dict[str, Sequence[float]], height: int = 12) -> str:
+    """Points over labels, one letter for each series; a later series hides an earlier one.
+
+    >>> print(plot(["2", "4", "8"], {"G": [9, 5, 3], "A": [5, 3, 3]}, height=3))
+    9 ┤   G
+    6 ┤   A    G
+    3 ┤        A    A
+      └───────────────
+           2    4    8
+    """
+    values = [value for line in series.values() for value in line]
+    low, high = min(values), max(values)
+    wide = max(max(map(len, labels), default=0), 2) + 2
+    grid = [[" "] * (wide * len(labels)) for _ in range(height)]
+    for letter, line in series.items():
+        for at, value in enumerate(line):
+            share = (value - low) / (high - low) if high > low else 0
+            grid[height - 1 - round(share * (height - 1))][at * wide + wide - 1] = letter
+    marks = [f"{high - (high - low) * row / max(height - 1, 1):,.0f}" for row in range(height)]
+    axis = max(map(len, marks))
+    lines = [
+        f"{mark:>{axis}} ┤{''.join(row)}".rstrip() for mark, row in zip(marks, grid, strict=True)
+    ]
+    foot = "".join(f"{label:>{wide}}" for label in labels)
+    return "\n".join([*lines, f"{'':{axis}} └{'─' * len(foot)}", f"{'':{axis}}  {foot}"])
+
+
 def seconds(ns: int) -> str:
     """A time as people read it.
 
