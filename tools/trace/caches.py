@@ -6,9 +6,9 @@
     optimal      R  R  R  ·  R  ·  R          the one whose next use is furthest leaves (Belady)
 
 A *use* is a pin that found the page (hit) or read it.  A page that is *made* takes a frame without
-a read.  A page that is given up, dropped or expired, frees its frame.  Optimal replacement knows the
-future, so that nothing reads less; a page that is never read again, or made anew first, is what it
-gives up before all others.
+a read.  A page that is given up, dropped or expired, frees its frame.  Optimal replacement knows
+the future, so that nothing reads less; a page that is never read again, or made anew first, is what
+it gives up before all others.
 
 All pages are taken to be of one size, and none to be pinned.
 """

@@ -25,6 +25,7 @@ from .text import cut, escaped, table
 
 PAGES_SHOWN = 12
 PLANS_SHOWN = 12
+WINDOWS_SHOWN = 12
 SETTINGS = ("page_size", "budget_bytes", "complete_steps")
 PLAN_KEYS = (
     "mode", "left", "right", "left_pages", "right_pages", "is_self", "pairs", "frames",
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def differences(a: Events, b: Events) -> Found:
-    """Everything that `matwin trace diff --json` prints; all parts are empty when nothing differs."""
+    """Everything that `matwin trace diff --json` prints; all parts are empty when they agree."""
     one, other = summarize(a), summarize(b)
     return {
         "settings": _unequal({k: one[k] for k in SETTINGS}, {k: other[k] for k in SETTINGS}),
@@ -139,10 +140,13 @@ def _text(a: str, b: str, found: Found) -> str:
     for title in ("settings", "totals", "modes"):
         if found[title]:
             blocks.append(_side_by_side(title, found[title]))
+    windows = list(found["windows"].items())
     blocks += [
         _side_by_side(f"window {cut(escaped(name), 32)}", unequal)
-        for name, unequal in found["windows"].items()
+        for name, unequal in windows[:WINDOWS_SHOWN]
     ]
+    if len(windows) > WINDOWS_SHOWN:
+        blocks.append(f"… and {len(windows) - WINDOWS_SHOWN:,} more windows differ")
     shown = found["plans"][:PLANS_SHOWN]
     blocks += [_side_by_side(f"plan {plan['plan']}", plan["differs"]) for plan in shown]
     if len(found["plans"]) > len(shown):

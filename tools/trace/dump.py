@@ -33,7 +33,7 @@ from matwin.storage.materialize.window import page_schema
 
 from .events import Events
 from .peek import Peek, peek
-from .text import cut, escaped, table
+from .text import cut, escaped, quoted, table
 
 BYTES_PER_LINE = 16
 LINES_SHOWN = 3
@@ -136,9 +136,9 @@ def _window(events: Events, store: Peek, wanted: str) -> tuple[str, int, WindowS
         if wanted in (name, escaped(name)):
             return name, number, state
     events.window_number(wanted)  # unknown to the trace as well
-    known = ", ".join(repr(escaped(name)) for name in store.windows) or "none"
+    known = ", ".join(quoted(name) for name in store.windows) or "none"
     raise InputError(
-        f"{escaped(str(store.folder))}: window {escaped(wanted)!r} is not in the last complete "
+        f"{escaped(str(store.folder))}: window {quoted(wanted)} is not in the last complete "
         f"step ({store.step}), which has the windows {known}"
     )
 
@@ -151,7 +151,7 @@ def _page_number(page: int) -> int:
 
 def _gone(events: Events, store: Peek, name: str, page: int) -> str:
     """Why the file has no such page, as far as the trace knows."""
-    shown = f"page {page} of window {escaped(name)!r}"
+    shown = f"page {page} of window {quoted(name)}"
     where = escaped(str(store.folder))
     windows, pages = events.identities
     at = np.flatnonzero(pages == page)

@@ -34,7 +34,7 @@ from matwin.scheduler import Reach
 from matwin.storage.errors import InputError, StoreError
 from matwin.storage.trace import EVENTS, SCHEMA, read_trace
 
-from .text import escaped
+from .text import escaped, quoted
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -226,8 +226,8 @@ class Events:
         for at, found in enumerate(self.names):
             if escaped(found) == name:
                 return at
-        known = ", ".join(repr(escaped(n)) for n in self.names if n) or "none"
-        raise InputError(f"{self.source} has no window {escaped(name)!r}; its windows are {known}")
+        known = ", ".join(quoted(n) for n in self.names if n) or "none"
+        raise InputError(f"{self.source} has no window {quoted(name)}; its windows are {known}")
 
     def _ints(self, name: str) -> Int64s:
         column = self.table[name]

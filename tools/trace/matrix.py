@@ -25,7 +25,7 @@ from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
 
 from .events import KIND, Events, Int64s, Walked, walk_number
-from .text import Ink, cut, escaped, table, width_of
+from .text import Ink, cut, escaped, table, width_of, wrapped
 
 LEFT_LOAD, RIGHT_LOAD, BOTH_LOADS, AGAIN = "▨", "▩", "▣", "◆"
 VISITED, WITHIN_REACH, BEYOND = "■", "·", " "
@@ -36,6 +36,26 @@ ROWS_MAX = 120
 STRETCHES_SHOWN = 16
 RESIDENTS_SHOWN = 24
 INTERVALS_AT_A_TIME = 1 << 14
+LEGEND_NUMBERED = (
+    "columns: left pages",
+    "rows: right pages",
+    "number: order of the visits",
+    f"{LEFT_LOAD} left page read for this visit",
+    f"{RIGHT_LOAD} right page read for it",
+    f"{RIGHT_LOAD}² read for the second time",
+    f"{WITHIN_REACH} within reach, not visited",
+)
+LEGEND_SINGLE = (
+    "columns: left pages",
+    "rows: right pages",
+    "too wide for numbers, so one character a pair",
+    f"{VISITED} visited",
+    f"{LEFT_LOAD} left page read for it",
+    f"{RIGHT_LOAD} right page read",
+    f"{BOTH_LOADS} both",
+    f"{AGAIN} a page read again",
+    f"{WITHIN_REACH} within reach, not visited",
+)
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
@@ -175,11 +195,11 @@ def _picture(drawing: Drawing, width: int, ink: Ink) -> list[str]:
         return ["the layout has no pairs"]
     room = width - _label_width(walk) - 2
     if walk.right_count > ROWS_MAX or walk.left_count > room:
-        return _blocks(drawing, room, ink)
+        return _blocks(drawing, width, ink)
     marks, number = _cell_widths(drawing)
     if walk.left_count * (marks + number + 2) <= room:
-        return [_numbered(drawing, marks, number, ink), _legend_numbered()]
-    return [_single(drawing, ink), _legend_single()]
+        return [_numbered(drawing, marks, number, ink), wrapped(LEGEND_NUMBERED, width)]
+    return [_single(drawing, ink), wrapped(LEGEND_SINGLE, width)]
 
 
 def _label_width(walk: Walked) -> int:
@@ -236,14 +256,6 @@ def _numbered(drawing: Drawing, marks: int, number: int, ink: Ink) -> str:
     return "\n".join(lines)
 
 
-def _legend_numbered() -> str:
-    return (
-        f"columns: left pages   rows: right pages   number: order of the visits\n"
-        f"{LEFT_LOAD} left page read for this visit   {RIGHT_LOAD} right page read for it   "
-        f"{RIGHT_LOAD}² read for the second time   {WITHIN_REACH} within reach, not visited"
-    )
-
-
 def _single(drawing: Drawing, ink: Ink) -> str:
     """One character for each pair."""
     walk = drawing.walk
@@ -287,14 +299,6 @@ def _painted(text: str, ink: Ink) -> str:
     return "".join(ink.paint(c, colours[c]) if c in colours else c for c in text)
 
 
-def _legend_single() -> str:
-    return (
-        f"columns: left pages   rows: right pages; too wide for numbers, so one character a pair\n"
-        f"{VISITED} visited   {LEFT_LOAD} left page read for it   {RIGHT_LOAD} right page read   "
-        f"{BOTH_LOADS} both   {AGAIN} a page read again   {WITHIN_REACH} within reach, not visited"
-    )
-
-
 def _reach_grid(reach: Reach) -> npt.NDArray[np.bool_]:
     """Which pairs are within reach; rows are right pages."""
     grid = np.zeros((reach.right_pages + 1, reach.left_pages), np.int64)
@@ -306,8 +310,9 @@ def _reach_grid(reach: Reach) -> npt.NDArray[np.bool_]:
 # ── blocks of pairs ──────────────────────────────────────────────────────────────────────────
 
 
-def _blocks(drawing: Drawing, room: int, ink: Ink) -> list[str]:
+def _blocks(drawing: Drawing, width: int, ink: Ink) -> list[str]:
     walk = drawing.walk
+    room = width - _label_width(walk) - 2
     across = -(-walk.left_count // max(min(room, walk.left_count), 1))
     # A character is about twice as high as wide.
     down = max(2 * across, -(-walk.right_count // ROWS_MAX))
@@ -333,13 +338,15 @@ def _blocks(drawing: Drawing, room: int, ink: Ink) -> list[str]:
             for at, c in enumerate(text[row])
         )
         lines.append(f"{walk.right_pages[row * down]:>{label}}  {line}".rstrip())
-    legend = (
-        f"reduced: a character is {across:,} left × {down:,} right pages\n"
-        f"loads in it, █ for {most:,}: {' '.join(SHADES[1:])}   · visited without a load   "
-        "○ within reach, not visited"
-        + ("   orange: more than half were read again" if ink.is_on else "")
-    )
-    return ["\n".join(lines), legend]
+    legend = [
+        f"reduced: a character is {across:,} left × {down:,} right pages",
+        f"loads in it, █ for {most:,}: {' '.join(SHADES[1:])}",
+        "· visited without a load",
+        "○ within reach, not visited",
+    ]
+    if ink.is_on:
+        legend.append("orange: more than half were read again")
+    return ["\n".join(lines), wrapped(legend, width)]
 
 
 def block_pairs(reach: Reach, across: int, down: int, shape: tuple[int, int]) -> Int64s:

@@ -25,7 +25,7 @@ from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
 
 from .events import KIND, Events, Int64s
-from .text import cut, escaped, percent, seconds, table
+from .text import cut, escaped, percent, quoted, seconds, table
 
 PAGES_SHOWN = 30
 EVENTS_SHOWN = 200
@@ -33,7 +33,7 @@ COUNTED = {
     "makes": "make", "writes": "write", "reads": "read", "hits": "hit", "evictions": "evict",
     "drops": "drop", "expiries": "expire",
 }  # fmt: skip
-TAKES, LEAVES = ("make", "fetch"), ("evict", "drop", "expire")
+TAKES, LEAVES = ("make", "fetch", "read"), ("evict", "drop", "expire")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -181,9 +181,9 @@ def page_number(events: Events, window: int | None, page: int) -> int:
     if len(found) == 1:
         return int(found[0])
     if len(found) > 1:
-        names = ", ".join(repr(escaped(events.names[windows[at]])) for at in found[:8])
+        names = ", ".join(quoted(events.names[windows[at]]) for at in found[:8])
         raise InputError(f"page {page} is in the windows {names}; add --window")
-    name = "" if window is None else f" of window {escaped(events.names[window])!r}"
+    name = "" if window is None else f" of window {quoted(events.names[window])}"
     raise InputError(f"{events.source} has no page {page}{name}; it has {_span(events, window)}")
 
 
@@ -232,8 +232,8 @@ def _life_text(events: Events, identity: int, places: Int64s, limit: int | None)
     windows, pages = events.identities
     rows = []
     for row in _told(events, identity, places[:limit]):
-        mate = f"with {escaped(row['mate'][0])} {row['mate'][1]}" if row["mate"] else ""
-        again = "again; " if row["again"] else ""
+        mate = f"with {cut(escaped(row['mate'][0]), 32)} {row['mate'][1]}" if row["mate"] else ""
+        reasons = ["again" if row["again"] else "", cut(escaped(row["why"]), 100), mate]
         rows.append(
             [
                 f"{row['seq']:,}",
@@ -241,7 +241,7 @@ def _life_text(events: Events, identity: int, places: Int64s, limit: int | None)
                 cut(escaped(row["event"]), 12),
                 str(row["frame"]) if row["frame"] >= 0 else "",
                 str(row["epoch"]),
-                f"{again}{cut(escaped(row['why']), 100)}{mate}",
+                "; ".join(filter(None, reasons)),
             ]
         )
     lines = [

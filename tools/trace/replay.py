@@ -211,7 +211,7 @@ def _plan_text(found: dict[str, Any], modes: list[str]) -> str:
         lines += [
             "",
             curve,
-            f"page reads over frames: {letters}, ─ bound; the last hides the others",
+            f"page reads over frames: {letters}, ─ bound; {_HIDES}",
         ]
     return "\n".join(lines)
 

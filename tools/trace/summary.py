@@ -32,6 +32,7 @@ REASONS_SHOWN = 20
 COLUMNS_SHOWN = 60
 MODES_SHOWN = 12
 PLANS_SHOWN = 12
+WINDOWS_SHOWN = 40
 NAME_WIDTH = 32
 COUNTED = {
     "makes": "make", "reads": "read", "hits": "hit", "writes": "write", "evictions": "evict",
@@ -264,11 +265,14 @@ def _headline(source: str, summary: dict[str, Any]) -> str:
 
 def window_table(summary: dict[str, Any]) -> str:
     """What each window did, and all of them."""
-    rows = [_row(cut(escaped(name), NAME_WIDTH), w) for name, w in summary["windows"].items()]
+    windows = list(summary["windows"].items())
+    rows = [_row(cut(escaped(name), NAME_WIDTH), w) for name, w in windows[:WINDOWS_SHOWN]]
     rows.append(_row("all", summary["totals"]))
     head = ["window", "made", "written", "read", "again", "hits", "hit rate", "evicted",
             "dropped", "expired", "visits", "bytes read", "bytes written"]  # fmt: skip
-    return table(head, rows, "<" + ">" * (len(head) - 1))
+    more = len(windows) - WINDOWS_SHOWN
+    text = table(head, rows, "<" + ">" * (len(head) - 1))
+    return text + (f"\n… and {more:,} more windows; --json has them all" if more > 0 else "")
 
 
 def _row(name: str, count: dict[str, int]) -> list[str]:

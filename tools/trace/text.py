@@ -27,6 +27,11 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+def quoted(name: str) -> str:
+    """An escaped name in quotes, for messages."""
+    return f"'{escaped(name)}'"
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
@@ -104,6 +109,22 @@ def _bar(share: float) -> str:
     return BARS[min(max(round(share * 8), 1), 8)]
 
 
+def wrapped(items: Sequence[str], width: int) -> str:
+    """Items with space between them, on as many lines as they need.
+
+    >>> print(wrapped(["■ visited", "· not yet", "▨ read"], 24))
+    ■ visited   · not yet
+    ▨ read
+    """
+    lines: list[str] = []
+    for item in items:
+        if lines and width_of(lines[-1]) + 3 + width_of(item) <= width:
+            lines[-1] += f"   {item}"
+        else:
+            lines.append(item)
+    return "\n".join(lines)
+
+
 def plot(labels: Sequence[str], series: dict[str, Sequence[float]], height: int = 12) -> str:
     """Points over labels, one letter for each series; a later series hides an earlier one.
 
@@ -116,6 +137,7 @@ def plot(labels: Sequence[str], series: dict[str, Sequence[float]], height: int 
     """
     values = [value for line in series.values() for value in line]
     low, high = min(values), max(values)
+    height = max(min(height, round(high - low) + 1), 2)
     wide = max(max(map(len, labels), default=0), 2) + 2
     grid = [[" "] * (wide * len(labels)) for _ in range(height)]
     for letter, line in series.items():
@@ -134,11 +156,11 @@ def plot(labels: Sequence[str], series: dict[str, Sequence[float]], height: int 
 def seconds(ns: int) -> str:
     """A time as people read it.
 
-    >>> [seconds(n) for n in (850, 12_345, 4_200_000, 61_000_000_000)]
-    ['850 ns', '12.3 µs', '4.2 ms', '61 s']
+    >>> [seconds(n) for n in (850, 12_345, 999_900_000, 61_000_000_000)]
+    ['850 ns', '12.3 µs', '0.9999 s', '61 s']
     """
     for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
-        if abs(ns) < 1000 * size:
+        if abs(ns) < 999.5 * size:
             return f"{ns / size:.3g} {unit}"
     return f"{ns / 10**9:.4g} s"
 
