@@ -1,0 +1,144 @@
+"""`matwin trace html`: a trace as one page for a browser, which works offline.
+
+    page/template.html ─┐
+    page/page.css      ─┤
+    page/*.js          ─┼──▶ trace.html     nothing is loaded from anywhere
+    packed columns     ─┘
+
+A trace may come from anybody, so nothing in it can become active:
+
+* the page's policy lets only the one script and the one style run that were put there, by their
+  SHA-256; no markup, no handler and no address that a name smuggles in would be carried out;
+* data comes as base64, and the little JSON beside it is ASCII without ``<``, ``>`` and ``&``;
+* the script writes names as text only, never as markup; the policy forbids that as well.
+
+The page is written beside its name and then renamed, so that there is never half of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from matwin.storage.errors import InputError, StoreError
+from matwin.storage.units import format_size
+
+from .events import Events
+from .packed import Block, Packed, pack
+from .summary import summarize
+from .text import escaped
+
+# One idea a file, put together in this order inside one function.
+SCRIPTS = (
+    "text", "decode", "model", "walks", "check", "palette", "axis", "density", "cells", "matrix",
+    "pointer", "timeline", "lanes", "plots", "details", "log", "controls", "main",
+)  # fmt: skip
+_POLICY = (
+    "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
+    "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_MARK = re.compile(r"\{\{(\w+)\}\}")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", type=Path, help="trace file")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PAGE", help="where to write (default: FILE.html)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page."""
+    events = Events.open(args.file)
+    output = args.output or args.file.with_suffix(".html")
+    if output.exists() and output.samefile(args.file):
+        raise InputError(f"{escaped(str(output))} is the trace itself; name the page with -o")
+    size = write_page(output, page_of(events, args.file.name))
+    print(f"wrote {escaped(str(output))}: {format_size(size)}, {len(events):,} events")
+    return 0
+
+
+def page_of(events: Events, name: str) -> Iterator[str]:
+    """The page, piece by piece; `name` is what it calls the trace."""
+    packed = pack(events, summarize(events))
+    style = _resource("page.css")
+    script = _script()
+    fill = {
+        "policy": _POLICY.format(script=_digest(script), style=_digest(style)),
+        "title": html.escape(escaped(name)),
+        "style": style,
+        "script": script,
+        "head": embedded_json(_head(packed, name, events.settings)),
+    }
+    for at, piece in enumerate(_MARK.split(_resource("template.html"))):
+        if at % 2 == 0:
+            yield piece
+        elif piece == "blocks":
+            yield from map(_element, packed.blocks)
+        else:
+            yield fill[piece]
+
+
+def embedded_json(value: object) -> str:
+    """JSON that no reader of HTML can mistake for the end of its element.
+
+    >>> embedded_json("</script><!--\\u2028")
+    '"\\\\u003c/script\\\\u003e\\\\u003c!--\\\\u2028"'
+    """
+    text = json.dumps(value, separators=(",", ":"))
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_page(output: Path, pieces: Iterator[str]) -> int:
+    """Write the whole page or nothing; returns its size."""
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        try:
+            with part.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(pieces)
+            size = part.stat().st_size
+            part.replace(output)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as e:
+        reason = e.strerror or str(e)
+        raise StoreError(f"{escaped(str(output))}: the page can't be written: {reason}") from e
+    return size
+
+
+def _head(packed: Packed, name: str, settings: dict[str, str]) -> dict[str, object]:
+    return {
+        "name": name,
+        "settings": settings,
+        "count": packed.count,
+        "kinds": packed.kinds,
+        "windows": packed.windows,
+        "blocks": [block.head() for block in packed.blocks],
+    }
+
+
+def _element(block: Block) -> str:
+    # Scripts of this type are data: browsers neither run them nor ask the policy about them.
+    return f'<script type="text/plain" id="block-{block.name}">{block.text}</script>\n'
+
+
+def _script() -> str:
+    parts = "\n".join(_resource(f"{name}.js") for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / "page" / name).read_text(encoding="utf-8")
