@@ -211,6 +211,7 @@ def _damaged(tmp_path_factory: pytest.TempPathFactory) -> None:
     _BAD = folder / "bad"
 
 
+@pytest.mark.filterwarnings("error")
 def test_numbers_at_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = 40
     random = np.random.default_rng(3)

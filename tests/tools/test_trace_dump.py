@@ -98,6 +98,22 @@ def test_parts_cover_every_page_without_gaps(tmp_path: Path) -> None:
         ) == 0  # fmt: skip
 
 
+def test_a_file_whose_tree_has_branches(tmp_path: Path) -> None:
+    with Store(tmp_path / "p", memory="8MiB", page_size=4096) as store:
+        window = store.window("w", traces.ROWS, on={"t": 100}, materialize="slab")
+        window.append(traces.rows(40_000))
+        store.commit()
+        ids = [ref.page_id for ref in window.pages()]
+    assert len(ids) > 300
+    with peek(tmp_path / "p") as found:
+        pages = {page_id: found.page(page_id) for page_id in ids}
+        for missing in (PageId(0, 2**40), PageId(7, 0)):
+            assert found.page(missing) is None
+    file = LmdbPageFile(tmp_path / "p", page_size=4096)
+    assert all(file.read(page_id).equals(page) for page_id, page in pages.items())
+    file.close()
+
+
 def test_rows_are_the_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, _ = traces.walked(tmp_path)
     text = dumped(capsys, str(trace), "--window", "readings", "--page", "2", "--rows", "500")

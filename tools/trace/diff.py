@@ -91,7 +91,8 @@ def _modes(summary: Found) -> dict[str, int]:
 
 def _plans(one: list[Found], other: list[Found]) -> list[Found]:
     found = []
-    for number, (a, b) in enumerate(zip_longest(one, other, fillvalue={})):
+    nothing: Found = {}
+    for number, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
         picked = [{key: plan.get(key) for key in PLAN_KEYS if key in plan} for plan in (a, b)]
         unequal = _unequal(*picked)
         if unequal:

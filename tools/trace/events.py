@@ -159,7 +159,7 @@ class Events:
 
     def of_kind(self, *kinds: str) -> Bools:
         """Which events are of these kinds."""
-        mask = self.kind == KIND[kinds[0]]
+        mask: Bools = self.kind == KIND[kinds[0]]
         for kind in kinds[1:]:
             mask |= self.kind == KIND[kind]
         return mask

@@ -80,7 +80,10 @@ class Drawing:
     @property
     def is_left_load(self) -> npt.NDArray[np.bool_]:
         """Which loads are of the pair's left page; only those that belong to a visit."""
-        return self.load_nodes == np.append(self.columns, -1)[self.load_visits]
+        found: npt.NDArray[np.bool_] = (
+            self.load_nodes == np.append(self.columns, -1)[self.load_visits]
+        )
+        return found
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

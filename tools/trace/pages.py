@@ -262,18 +262,19 @@ def _story(events: Events, identity: int, places: Int64s) -> str:
     visits = int((events.kind[places] == KIND["visit"]).sum())
     inside, whole = _in_frames(events, identity, places)
     parts = [
-        f"made {_times(found['make'])}" if found["make"] else "made before the trace",
-        f"written {_times(found['write'])}" if found["write"] else "never written",
-        f"read {_times(found['read'])}" + (f" ({again} again)" if again else ""),
-        f"hit {_times(found['hit'])}",
-        f"{visits} visit{'' if visits == 1 else 's'}",
+        _said("made", found["make"]) if found["make"] else "made before the trace",
+        _said("written", found["write"]),
+        _said("read", found["read"]) + (f" ({again:,} again)" if again else ""),
+        _said("hit", found["hit"]),
+        f"{visits:,} visit{'' if visits == 1 else 's'}",
         f"in a frame {percent(inside, whole)} of the time",
     ]
     return ", ".join(parts)
 
 
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count:,} times")
+def _said(what: str, count: int) -> str:
+    often = {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+    return f"{what} {often}" if count else f"never {what}"
 
 
 def _in_frames(events: Events, identity: int, places: Int64s) -> tuple[int, int]:

@@ -171,20 +171,25 @@ def _value(descriptor: int, key: bytes) -> bytes | None:
             data = os.pread(descriptor, page_size, page * page_size)
             flags, lower = _PAGE.unpack_from(data)
             nodes = struct.unpack_from(f"<{(lower - _PAGE.size) // 2}H", data, _PAGE.size)
-            found = bisect_right(nodes, key, key=lambda node, page=data: _key(page, node)) - 1
-            at = nodes[found if flags == _LEAF else max(found, 0)]
-            low, high, high_or_flags, key_size = _NODE.unpack_from(data, at)
+            keys = [_key(data, node) for node in nodes]
+            at = bisect_right(keys, key) - 1
             if flags == _LEAF:
-                if found < 0 or _key(data, at) != key:
-                    return None
-                start = at + _NODE.size + key_size
-                size = low | high << 16
-                if high_or_flags != _IN_BLOCKS:
-                    return data[start : start + size]
-                (block,) = struct.unpack_from("<Q", data, start)
-                return os.pread(descriptor, size, block * page_size + _PAGE.size)
-            page = low | high << 16 | high_or_flags << 32
+                is_there = at >= 0 and keys[at] == key
+                return _content(descriptor, page_size, data, nodes[at]) if is_there else None
+            # A branch's first node has no key of its own.
+            low, middle, high, _ = _NODE.unpack_from(data, nodes[max(at, 0)])
+            page = low | middle << 16 | high << 32
     return None
+
+
+def _content(descriptor: int, page_size: int, data: bytes, node: int) -> bytes:
+    """The value of a leaf's node, wherever it is."""
+    low, high, flags, key_size = _NODE.unpack_from(data, node)
+    start, size = node + _NODE.size + key_size, low | high << 16
+    if flags != _IN_BLOCKS:
+        return data[start : start + size]
+    (block,) = struct.unpack_from("<Q", data, start)
+    return os.pread(descriptor, size, block * page_size + _PAGE.size)
 
 
 def _root(descriptor: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from .text import cut, escaped, percent, seconds, spark, table
 
 BUCKETS_MAX = 200
 REASONS_SHOWN = 20
+EXPIRIES_SHOWN = 8
 COLUMNS_SHOWN = 60
 MODES_SHOWN = 12
 PLANS_SHOWN = 12
@@ -96,10 +97,12 @@ def by_window(events: Events) -> dict[str, dict[str, int]]:
     kind = np.where(events.kind < 0, len(EVENTS), events.kind)
     found = np.bincount(events.window * kinds + kind, minlength=len(events.names) * kinds)
     found = found.reshape(-1, kinds)
-    columns = {name: found[:, KIND[kind]] for name, kind in COUNTED.items()}
+    columns: dict[str, npt.NDArray[Any]] = {
+        name: found[:, KIND[word]] for name, word in COUNTED.items()
+    }
     columns["rereads"] = _per_window(events, events.is_reread)
-    for name, kind_name in (("bytes_read", "read"), ("bytes_written", "write")):
-        columns[name] = _per_window(events, events.of_kind(kind_name), events.size)
+    for name, word in (("bytes_read", "read"), ("bytes_written", "write")):
+        columns[name] = _per_window(events, events.of_kind(word), events.size)
     columns["visits"] = found[:, KIND["visit"]] + _visits_as_mate(events)
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     counted = {
@@ -109,9 +112,7 @@ def by_window(events: Events) -> dict[str, dict[str, int]]:
     return {name: count for name, count in counted.items() if name or any(count.values())}
 
 
-def _per_window(
-    events: Events, mask: Bools, weights: Int64s | None = None
-) -> npt.NDArray[np.float64] | Int64s:
+def _per_window(events: Events, mask: Bools, weights: Int64s | None = None) -> npt.NDArray[Any]:
     chosen = None if weights is None else weights[mask]
     return np.bincount(events.window[mask], chosen, minlength=len(events.names))
 
@@ -179,9 +180,9 @@ def overlap(events: Events, walk: Walked) -> dict[str, int]:
     pages = events.identity[places]
     is_pair = is_begin[:-1] & ~is_begin[1:] & (pages[:-1] == pages[1:])
     begin, end = places[:-1][is_pair], places[1:][is_pair]
-    part = slice(walk.start, walk.end)
-    started = np.cumsum(events.of_kind("visit")[part])
-    running = started - np.cumsum(events.of_kind("visited")[part])
+    kinds = events.kind[walk.start : walk.end]
+    started = np.cumsum(kinds == KIND["visit"])
+    running: Int64s = started - np.cumsum(kinds == KIND["visited"])
     begin, end = begin - walk.start, end - walk.start
     overlapped = (running[begin] > 0) | (started[end] > started[begin])
     return {"fetches": len(begun), "overlapped": int(overlapped.sum())}
@@ -376,6 +377,8 @@ def _expiries(summary: dict[str, Any]) -> str:
     found = summary["expiry_reasons"]
     if not found:
         return ""
+    shown = list(found.items())[:EXPIRIES_SHOWN]
     lines = ["expired pages by reason:"]
-    lines += [f"  {count:>8,}  {cut(escaped(why), 80)}" for why, count in found.items()]
-    return "\n".join(lines)
+    lines += [f"  {count:>8,}  {cut(escaped(why), 80)}" for why, count in shown]
+    rest = sum(found.values()) - sum(count for _, count in shown)
+    return "\n".join([*lines, f"  {rest:>8,}  for other reasons"] if rest else lines)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -125,15 +125,15 @@ def wrapped(items: Sequence[str], width: int) -> str:
     return "\n".join(lines)
 
 
-def plot(labels: Sequence[str], series: dict[str, Sequence[float]], height: int = 12) -> str:
+def plot(labels: Sequence[str], series: Mapping[str, Sequence[float]], height: int = 12) -> str:
     """Points over labels, one letter for each series; a later series hides an earlier one.
 
     >>> print(plot(["2", "4", "8"], {"G": [9, 5, 3], "A": [5, 3, 3]}, height=3))
     9 ┤   G
-    6 ┤   A    G
-    3 ┤        A    A
-      └───────────────
-           2    4    8
+    6 ┤   A   G
+    3 ┤       A   A
+      └────────────
+          2   4   8
     """
     values = [value for line in series.values() for value in line]
     low, high = min(values), max(values)
