@@ -84,11 +84,11 @@ function drawLaneHatch(context, app, lane, stay, side, box) {
 
 function laneText(context, app, key, from, until, top, height) {
   const left = Math.max(from, 0);
-  if (height < 11) return;
+  const room = until - left - 9;
+  if (height < 11 || room < 5) return; // measuring text is slow
   const page = String(app.model.keyPage[key]);
   const name = pageName(app.model, key);
   context.font = textFont(Math.min(height - 5, 11), 500);
-  const room = until - left - 9;
   const text = [name, page].find((words) => context.measureText(words).width <= room);
   if (!text) return;
   context.fillStyle = palette.ink.ink;

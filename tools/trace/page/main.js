@@ -212,10 +212,12 @@ async function startApp(model) {
 
 function listenToSurroundings(app) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.repaint());
-  let width = 0;
+  const sizes = () => `${innerWidth} ${byId("app").clientWidth} ${devicePixelRatio}`;
+  let before = sizes();
   new ResizeObserver(() => {
-    if (app.walk && width !== app.matrix.canvas.clientWidth) app.matrix.fit();
-    width = app.matrix.canvas.clientWidth;
+    if (sizes() === before) return; // a list that grew, or the first call
+    before = sizes();
+    if (app.walk) app.matrix.fit();
     app.repaint();
   }).observe(byId("app"));
 }

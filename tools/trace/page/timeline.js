@@ -94,13 +94,13 @@ function drawSpans(context, app, width, [top, height], spans, ink) {
   context.fillStyle = palette.ink[ink];
   const last = app.axis.eventAt(width, width);
   const from = upperBound(spans.reached, app.axis.eventAt(0, width) - 1);
-  let drawn = 0; // what is drawn already: a million spans are at most a few thousand rectangles
+  let drawn = -1; // how far it is drawn: a million spans are at most two rectangles a pixel
   for (let at = from; at < spans.starts.length && spans.starts[at] <= last; at++) {
     const right = app.axis.toX(app.axis.valueOf(spans.ends[at]), width);
-    if (right <= drawn) continue;
+    if (right - drawn < 0.5) continue;
     const left = Math.max(app.axis.toX(app.axis.valueOf(spans.starts[at]), width), drawn);
     context.fillRect(left, top, Math.max(right - left, 0.6), height);
-    drawn = Math.floor(right + 0.5);
+    drawn = right;
   }
 }
 
