@@ -132,20 +132,24 @@ function drawLaneHeads(app) {
   if (!context) return;
   const height = laneHeight(app.lanes.length);
   if (height < 11) return headSummary(context, app, canvas.clientHeight);
-  app.lanes.forEach((lane, at) => {
-    const stay = stayAt(lane, app.cursor);
-    const y = at * height + height / 2;
-    context.font = textFont(10.5, 400);
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    context.fillStyle = palette.ink.muted;
-    context.fillText(height < 15 ? lane.frame : `frame ${lane.frame}`, 0, y + 0.5);
-    if (stay < 0) return headLabel(context, "·", y);
-    const key = lane.keys[stay];
-    const side = sideOfWindow(app, app.model.keyWindow[key]);
-    const name = cut(shown(app.model.windows[app.model.keyWindow[key]]), 11);
-    return headLabel(context, `${name} ${app.model.keyPage[key]}`, y + 0.5, side, 600);
-  });
+  app.lanes.forEach((lane, at) => drawLaneHead(context, app, lane, at * height + height / 2));
+}
+
+function drawLaneHead(context, app, lane, y) {
+  const stay = stayAt(lane, app.cursor);
+  let text = "·";
+  let side = "muted";
+  if (stay >= 0) {
+    const window = app.model.keyWindow[lane.keys[stay]];
+    text = `${cut(shown(app.model.windows[window]), 11)} ${app.model.keyPage[lane.keys[stay]]}`;
+    side = sideOfWindow(app, window);
+  }
+  headLabel(context, text, y + 0.5, side, 600);
+  context.font = textFont(10.5);
+  context.textAlign = "left";
+  context.fillStyle = palette.ink.muted;
+  const hasRoom = app.lanes.at(-1).frame < 10; // for the word; larger numbers stand alone
+  context.fillText(hasRoom ? `frame ${lane.frame}` : lane.frame, 0, y + 0.5);
 }
 
 function headSummary(context, app, height) {

@@ -2,7 +2,7 @@
 
 const HEAD_WIDTH = 76; // room for the rows' heads, at the left
 const HEAD_HEIGHT = 62; // room for the columns' heads, at the top
-const CELL_MOST = 72;
+const CELL_MOST = 96;
 const CELLS_FROM = 7; // pixels of a cell below which pairs are drawn as density
 const BAR = 16; // height of the bars that count reads
 
