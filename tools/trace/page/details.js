@@ -95,7 +95,7 @@ const TILES = [
   ["bytes_read", "bytes read", "bytesRead", sized],
   ["bytes_written", "bytes written", "bytesWritten", sized],
   ["visits", "pairs visited", "visits", whole],
-  ["stretches", "mode stretches", null, whole],
+  ["stretches", "mode spans", null, whole],
   ["expiries", "pages expired", null, whole],
   ["evictions", "evictions", null, whole],
 ];
