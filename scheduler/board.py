@@ -1,8 +1,8 @@
 """The board: the pair matrix as plain arrays, and what is on it while pages come and go.
 
-Every planner plays the same game.  Pages of both sides are *nodes*, numbered through: left page i is
-node i, right page j is node ``left_pages + j``; in a self-join page i is node i on either side.  A
-move loads one node, after evicting another where all frames are taken.  Each pair of nodes within
+Every planner plays the same game.  Pages of both sides are *nodes*, numbered through: left page i
+is node i, right page j is node ``left_pages + j``; in a self-join page i is node i on either side.
+A move loads one node, after evicting another where all frames are taken.  Each pair of nodes within
 reach is visited in the move that first brings both into frames:
 
     move           frames          visited
@@ -36,13 +36,12 @@ class Graph(NamedTuple):
     """Who meets whom.  Owned pairs by owner, and all partners by node, both as intervals."""
 
     own_starts: Int64s
-    own_first: Int32s
-    own_limit: Int32s
-    own_base: Int64s  # number of each interval's first pair
+    own: Int64s  # rows of first and limit, and the number of the interval's first pair
     starts: Int64s
     first: Int32s
     limit: Int32s
     degree: Int64s
+    pairs: int  # in a self-join, two pages are one pair
     left_nodes: int  # 0 in a self-join: the smaller node owns
 
 
@@ -90,10 +89,10 @@ def _graph(
     own: tuple[Int64s, Int32s, Int32s], all_: tuple[Int64s, Int32s, Int32s], left_nodes: int
 ) -> Graph:
     lengths = (own[2] - own[1]).astype(np.int64)
-    base = np.cumsum(lengths) - lengths
+    table = np.stack((own[1], own[2], np.cumsum(lengths) - lengths), 1).astype(np.int64)
     sums = np.concatenate(([0], np.cumsum(all_[2] - all_[1], dtype=np.int64)))
     degree = sums[all_[0][1:]] - sums[all_[0][:-1]]
-    return Graph(*own, base, *all_, degree, left_nodes)
+    return Graph(own[0], table, *all_, degree, int(lengths.sum()), left_nodes)
 
 
 @njit(cache=True, nogil=True)
@@ -128,32 +127,34 @@ def transposed(
 def board_of(graph: Graph, frames: int) -> Board:
     """An empty board."""
     nodes = len(graph.degree)
-    pairs = int((graph.own_limit - graph.own_first).sum(dtype=np.int64))
     return Board(
         graph,
         np.full(min(frames, nodes) + 1, NOBODY, np.int32),
         np.full(nodes, NOBODY, np.int32),
         np.zeros(1, np.int64),
-        np.zeros(pairs, np.uint8),
+        np.zeros(graph.pairs, np.uint8),
         graph.degree.copy(),
     )
 
 
 @njit(cache=True, nogil=True)
-def pair_number(graph: Graph, one: int, other: int) -> int:
-    """The number of a pair of nodes, or NOBODY when they are not within reach."""
-    is_owner = one < graph.left_nodes if graph.left_nodes else one <= other
+def pair_number(own_starts: Int64s, own: Int64s, left_nodes: int, one: int, other: int) -> int:
+    """The number of a pair of nodes, or NOBODY when they are not within reach.
+
+    Takes a graph's parts and not the graph: a tuple of arrays costs 100 ns a call.
+    """
+    is_owner = one < left_nodes if left_nodes else one <= other
     owner, partner = (one, other) if is_owner else (other, one)
-    low, high = graph.own_starts[owner], graph.own_starts[owner + 1]
+    low, high = own_starts[owner], own_starts[owner + 1]
     while high - low > 1:
         middle = (low + high) // 2
-        if graph.own_first[middle] <= partner:
+        if own[middle, 0] <= partner:
             low = middle
         else:
             high = middle
-    if low == high or not graph.own_first[low] <= partner < graph.own_limit[low]:
+    if low == high or not own[low, 0] <= partner < own[low, 1]:
         return NOBODY
-    return graph.own_base[low] + partner - graph.own_first[low]
+    return own[low, 2] + partner - own[low, 0]
 
 
 @njit(cache=True, nogil=True)
@@ -173,31 +174,37 @@ def load(board: Board, node: int, partners: Int32s) -> int:
 
     The partners go into `partners`; returns how many there are.
     """
-    graph = board.graph
-    board.slots[board.count[0]] = node
-    board.place[node] = board.count[0]
-    board.count[0] += 1
+    graph, slots, place = board.graph, board.slots, board.place
+    is_done, to_do = board.is_done, board.to_do
+    own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
+    count = board.count[0]
+    slots[count], place[node] = node, count
+    count += 1
+    board.count[0] = count
     found = 0
-    if graph.degree[node] < board.count[0]:
+    if graph.degree[node] < count:
         for k in range(graph.starts[node], graph.starts[node + 1]):
             for partner in range(graph.first[k], graph.limit[k]):
-                if board.place[partner] >= 0:
-                    found = _mark(board, node, partner, partners, found)
+                if place[partner] >= 0:
+                    pair = pair_number(own_starts, own, left_nodes, node, partner)
+                    found = _mark(is_done, to_do, pair, node, partner, partners, found)
     else:
-        for at in range(board.count[0]):
-            found = _mark(board, node, board.slots[at], partners, found)
+        for at in range(count):
+            pair = pair_number(own_starts, own, left_nodes, node, slots[at])
+            found = _mark(is_done, to_do, pair, node, slots[at], partners, found)
     return found
 
 
 @njit(cache=True, nogil=True)
-def _mark(board: Board, node: int, partner: int, partners: Int32s, found: int) -> int:
-    pair = pair_number(board.graph, node, partner)
-    if pair < 0 or board.is_done[pair]:
+def _mark(
+    is_done: UInt8s, to_do: Int64s, pair: int, node: int, partner: int, partners: Int32s, found: int
+) -> int:
+    if pair < 0 or is_done[pair]:
         return found
-    board.is_done[pair] = 1
-    board.to_do[node] -= 1
+    is_done[pair] = 1
+    to_do[node] -= 1
     if partner != node:
-        board.to_do[partner] -= 1
+        to_do[partner] -= 1
     partners[found] = partner
     return found + 1
 
@@ -205,21 +212,61 @@ def _mark(board: Board, node: int, partner: int, partners: Int32s, found: int) -
 @njit(cache=True, nogil=True)
 def replay(
     board: Board, nodes: Int32s, victims: Int32s, start: int, room: int
-) -> tuple[int, Int64s, Int32s]:
+) -> tuple[int, Int64s, Int32s, Int32s]:
     """Make moves from `start` on, until about `room` visits have come together.
 
-    Returns the move to go on with, where each move's visits end, and the visited partners of each
-    move's node, ascending.
+    Returns the move to go on with, where each move's visits end, and the owners and partners of the
+    visited pairs.
     """
     ends = np.empty(min(len(nodes) - start, room), np.int64)
-    visits = np.empty(room + len(board.slots), np.int32)
+    owners = np.empty(room + len(board.slots), np.int32)
+    partners = np.empty(room + len(board.slots), np.int32)
+    used = made = 0
+    while start + made < len(nodes) and used < room and made < room:
+        node = nodes[start + made]
+        if victims[start + made] >= 0:
+            evict(board, victims[start + made])
+        found = load(board, node, partners[used:])
+        partners[used : used + found].sort()
+        for at in range(used, used + found):
+            other = partners[at]
+            is_owner = node < board.graph.left_nodes if board.graph.left_nodes else node <= other
+            owners[at], partners[at] = (node, other) if is_owner else (other, node)
+        used += found
+        ends[made] = used
+        made += 1
+    return start + made, ends[:made], owners[:used], partners[:used]
+
+
+@njit(cache=True, nogil=True)
+def replay_in_order(
+    board: Board, nodes: Int32s, victims: Int32s, start: int, room: int, cursor: Int64s
+) -> tuple[int, Int64s, Int32s, Int32s]:
+    """The same for moves whose visits go column by column; the cursor is the place of the next
+    pair: its owner, interval and partner."""
+    graph, place, slots, count = board.graph, board.place, board.slots, board.count
+    ends = np.empty(min(len(nodes) - start, room), np.int64)
+    owners = np.empty(2 * room + len(place), np.int32)
+    partners = np.empty(2 * room + len(place), np.int32)
     used = made = 0
     while start + made < len(nodes) and used < room and made < room:
         if victims[start + made] >= 0:
             evict(board, victims[start + made])
-        found = load(board, nodes[start + made], visits[used:])
-        visits[used : used + found].sort()
-        used += found
+        slots[count[0]], place[nodes[start + made]] = nodes[start + made], count[0]
+        count[0] += 1
+        while cursor[1] < len(graph.own) and used < len(owners):
+            owner, k, partner = cursor[0], cursor[1], cursor[2]
+            if k == graph.own_starts[owner + 1]:
+                cursor[0] += 1
+            elif partner == graph.own[k, 1]:
+                cursor[1] += 1
+                cursor[2] = graph.own[min(k + 1, len(graph.own) - 1), 0]
+            elif place[owner] >= 0 and place[partner] >= 0:
+                owners[used], partners[used] = owner, partner
+                used += 1
+                cursor[2] += 1
+            else:
+                break
         ends[made] = used
         made += 1
-    return start + made, ends[:made], visits[:used]
+    return start + made, ends[:made], owners[:used], partners[:used]

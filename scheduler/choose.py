@@ -1,4 +1,12 @@
-"""The choice of a schedule."""
+"""The choice of a schedule: `plan`, and why.
+
+    gallop      column by column                            the paper's, and its fallback
+    crabstep    gallop that steps sideways when stuck       the paper's
+    lookahead   any mix of pages in the frames              ours
+    auto        the one of the three that reads least; the plainest of equals
+
+Pure: numbers in, a schedule out.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +14,99 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .board import graph_of
-from .crabstep import crabstep
+from matwin.storage.errors import InputError
+
+from .board import Graph, graph_of
+from .crabstep import CRABSTEP, crabstep
 from .gallop import gallop
-from .reach import Reach
+from .lookahead import lookahead
+from .reach import Int32s, Reach
 from .schedule import Schedule, Stretch
 
 MODES = ("gallop", "crabstep", "lookahead", "auto")
-FRAMES_LEAST = 2
+FRAMES_MIN = 2
 
 
 def plan(
-    reach: Reach | Sequence[Any] | Any,
+    reach: Reach | Sequence[Any] | npt.NDArray[Any],
     *,
     frames: int,
     mode: str = "auto",
     right_pages: int | None = None,
     is_self: bool = False,
 ) -> Schedule:
-    """draft"""
+    """A schedule that visits every pair of pages within reach, in so many frames.
+
+    `reach` has, for each left page, the interval ``(first, limit)`` of right pages that it can
+    meet, or a list of such; `right_pages` says how many right pages there are when the last of them
+    meet nothing.  In a self-join both sides are the same pages.
+
+    >>> band = [(max(i - 2, 0), min(i + 3, 7)) for i in range(7)]
+    >>> {mode: plan(band, frames=4, mode=mode).page_reads for mode in MODES}
+    {'gallop': 30, 'crabstep': 21, 'lookahead': 16, 'auto': 16}
+    """
+    if mode not in MODES:
+        raise InputError(f"mode={mode!r}: the modes are {', '.join(MODES)}")
+    if isinstance(frames, bool) or not isinstance(frames, int | np.integer):
+        raise InputError(f"frames={frames!r}: a whole number of frames is needed")
+    if frames < FRAMES_MIN:
+        raise InputError(f"frames={frames}: a pair of pages needs at least {FRAMES_MIN} frames")
     if not isinstance(reach, Reach):
         reach = Reach.of(reach, right_pages=right_pages, is_self=is_self)
     graph = graph_of(reach)
-    if mode == "gallop":
-        nodes, victims = gallop(graph, reach.pairs, frames)
-        return Schedule(reach, frames, mode, nodes, victims, (Stretch(0, "gallop", "asked for"),))
-    nodes, victims, modes = crabstep(graph, reach.pairs, frames)
-    changes = np.flatnonzero(np.diff(modes, prepend=-1))
-    stretches = [Stretch(int(at), ("gallop", "crabstep")[modes[at]], "draft") for at in changes]
-    return Schedule(reach, frames, mode, nodes, victims, tuple(stretches))
+    if mode == "auto":
+        return _auto(reach, graph, int(frames))
+    return _PLANNERS[mode](reach, graph, int(frames))
+
+
+def _gallop(reach: Reach, graph: Graph, frames: int) -> Schedule:
+    nodes, victims = gallop(graph, frames)
+    stretch = Stretch(0, "gallop", "column by column")
+    return Schedule(reach, frames, "gallop", nodes, victims, (stretch,), is_in_order=True)
+
+
+def _crabstep(reach: Reach, graph: Graph, frames: int) -> Schedule:
+    nodes, victims, modes = crabstep(graph, frames)
+    return Schedule(reach, frames, "crabstep", nodes, victims, _stretches(modes))
+
+
+def _stretches(modes: Int32s) -> tuple[Stretch, ...]:
+    """Where the mode changes."""
+    changes = np.flatnonzero(np.diff(modes, prepend=-1)).tolist()
+    reasons = {
+        CRABSTEP: ("crabstep", "no frame is free and every page in one is still needed"),
+        1 - CRABSTEP: ("gallop", "the pages held are done: on where it broke off"),
+    }
+    found = [Stretch(at, *reasons[int(modes[at])]) for at in changes]
+    if found and found[0].mode == "gallop":
+        found[0] = Stretch(0, "gallop", "column by column")
+    return tuple(found)
+
+
+def _lookahead(reach: Reach, graph: Graph, frames: int) -> Schedule:
+    (nodes, victims), search = lookahead(reach, graph, frames)
+    stretch = Stretch(0, "lookahead", f"found by {search}")
+    return Schedule(reach, frames, "lookahead", nodes, victims, (stretch,), f"found by {search}")
+
+
+def _auto(reach: Reach, graph: Graph, frames: int) -> Schedule:
+    """Gallop where it reads every page once, else whatever reads least."""
+    best = _gallop(reach, graph, frames)
+    least = int((graph.degree > 0).sum())
+    others = []
+    if best.page_reads > least:
+        others = [_crabstep(reach, graph, frames), _lookahead(reach, graph, frames)]
+    counts = ", ".join(f"{s.mode} {s.page_reads}" for s in (best, *others))
+    for schedule in others:
+        best = schedule if schedule.page_reads < best.page_reads else best
+    why = f"chosen among {counts}" if others else "gallop reads every page once"
+    reason = f"{why}; {best.reason}" if best.reason else why
+    return Schedule(
+        reach, frames, best.mode, best.nodes, best.victims, best.stretches, reason,
+        is_in_order=best.is_in_order,
+    )  # fmt: skip
+
+
+_PLANNERS = {"gallop": _gallop, "crabstep": _crabstep, "lookahead": _lookahead}

@@ -17,6 +17,8 @@ gallop reads 30 pages, crabstep 21.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -26,93 +28,110 @@ from .reach import Int32s, Int64s
 GALLOP, CRABSTEP = 0, 1
 
 
-def crabstep(graph: Graph, pairs: int, frames: int) -> tuple[Int32s, Int32s, Int32s]:
+class Log(NamedTuple):
+    """The moves made so far, and what follows from them."""
+
+    nodes: Int32s
+    victims: Int32s
+    modes: Int32s
+    count: Int64s  # [moves made]
+    partners: Int32s  # room for the pairs of one move
+    finished: Int32s  # pages that were done while in a frame, in that order
+    queue: Int64s  # [where that list begins, where it ends]
+
+
+def crabstep(graph: Graph, frames: int) -> tuple[Int32s, Int32s, Int32s]:
     """The moves: nodes to load, what each replaces, and the mode that each belongs to."""
-    board = board_of(graph, frames)
-    nodes, victims, modes, count = _crabstep(board, frames, 2 * pairs + 1)
-    return nodes[:count].copy(), victims[:count].copy(), modes[:count].copy()
+    return _crabstep(board_of(graph, frames), frames, 2 * graph.pairs)
 
 
 @njit(cache=True, nogil=True)
-def _crabstep(board: Board, frames: int, moves_max: int) -> tuple[Int32s, Int32s, Int32s, int]:
+def _crabstep(board: Board, frames: int, moves_max: int) -> tuple[Int32s, Int32s, Int32s]:
     graph = board.graph
-    total = len(graph.degree)
-    nodes = np.empty(moves_max, np.int32)
-    victims = np.empty(moves_max, np.int32)
-    modes = np.empty(moves_max, np.int32)
-    partners = np.empty(len(board.slots), np.int32)
-    finished = np.empty(total, np.int32)  # resident pages that are done, oldest first
-    queue = np.zeros(2, np.int64)  # where that list begins and ends
-    is_self = graph.left_nodes == 0
-    moves, column = 0, NOBODY
-    for owner in range(total):
+    log = Log(
+        np.empty(moves_max, np.int32),
+        np.empty(moves_max, np.int32),
+        np.empty(moves_max, np.int32),
+        np.zeros(1, np.int64),
+        np.empty(len(board.slots), np.int32),
+        np.empty(len(graph.degree), np.int32),
+        np.zeros(2, np.int64),
+    )
+    column = np.int64(NOBODY)
+    for owner in range(len(graph.degree)):
         for k in range(graph.own_starts[owner], graph.own_starts[owner + 1]):
-            for partner in range(graph.own_first[k], graph.own_limit[k]):
-                pair = graph.own_base[k] + partner - graph.own_first[k]
+            for partner in range(graph.own[k, 0], graph.own[k, 1]):
+                pair = graph.own[k, 2] + partner - graph.own[k, 0]
+                if not board.is_done[pair]:
+                    _bring_owner(board, log, frames, owner, column)
+                    column = owner if graph.left_nodes else NOBODY
                 if board.is_done[pair]:
                     continue
-                is_stuck = (
-                    board.place[partner] < 0
-                    and board.place[owner] >= 0
-                    and board.count[0] == frames
-                    and not _has_finished(board, finished, queue)
-                )
-                if is_stuck:
-                    stream = owner
-                    for node in range(owner + 1, _streaming_limit(board, owner)):
-                        if board.place[node] < 0 and _meets_any(board, node, owner):
-                            nodes[moves], victims[moves], modes[moves] = node, stream, CRABSTEP
-                            _move(board, node, stream, partners, finished, queue)
-                            moves, stream = moves + 1, node
-                    column = stream
-                for node in (np.int64(owner), np.int64(partner)):
-                    if board.place[node] >= 0 or board.is_done[pair]:
-                        continue
-                    victim = NOBODY
-                    if node == owner and not is_self:
-                        victim = column
-                    elif board.count[0] == frames:
-                        victim = _finished(board, finished, queue)
-                        if victim == NOBODY:  # a self-join's next column, among pages in use
-                            victim = board.slots[frames - 1]
-                    nodes[moves], victims[moves], modes[moves] = node, victim, GALLOP
-                    _move(board, node, victim, partners, finished, queue)
-                    moves += 1
-                    if node == owner:
-                        column = owner
-    return nodes, victims, modes, moves
+                if board.count[0] == frames and not _has_finished(board, log):
+                    _bring_owner(board, log, frames, owner, _sidestep(board, log, owner))
+                victim = _finished(board, log) if board.count[0] == frames else NOBODY
+                _move(board, log, np.int64(partner), victim, GALLOP)
+    count = log.count[0]
+    return log.nodes[:count].copy(), log.victims[:count].copy(), log.modes[:count].copy()
 
 
 @njit(cache=True, nogil=True)
-def _move(
-    board: Board, node: int, victim: int, partners: Int32s, finished: Int32s, queue: Int64s
-) -> None:
+def _bring_owner(board: Board, log: Log, frames: int, owner: int, column: int) -> None:
+    """Load the column's page, in place of the one before if there is one to replace."""
+    if board.place[owner] >= 0:
+        return
+    victim = np.int64(column)
+    if victim == NOBODY and board.count[0] == frames:
+        victim = np.int64(_finished(board, log))
+        if victim == NOBODY:  # a self-join's next column, among pages that are all in use
+            victim = np.int64(board.slots[frames - 1])
+    _move(board, log, owner, victim, GALLOP)
+
+
+@njit(cache=True, nogil=True)
+def _sidestep(board: Board, log: Log, owner: int) -> int:
+    """Stream the following pages past those in frames; the last one streamed."""
+    stream = np.int64(owner)
+    for node in range(owner + 1, _streaming_limit(board, owner)):
+        if board.place[node] < 0 and _meets_any(board, node, owner):
+            _move(board, log, node, stream, CRABSTEP)
+            stream = np.int64(node)
+    return stream
+
+
+@njit(cache=True, nogil=True)
+def _move(board: Board, log: Log, node: int, victim: int, mode: int) -> None:
+    at = log.count[0]
+    log.nodes[at], log.victims[at], log.modes[at] = node, victim, mode
+    log.count[0] += 1
     if victim >= 0:
         evict(board, victim)
-    found = load(board, node, partners)
+    found = load(board, node, log.partners)
     for at in range(found):
-        if board.to_do[partners[at]] == 0 and partners[at] != node:
-            finished[queue[1]] = partners[at]
-            queue[1] += 1
+        partner = log.partners[at]
+        if board.to_do[partner] == 0 and partner != node:
+            log.finished[log.queue[1]] = partner
+            log.queue[1] += 1
     if board.to_do[node] == 0:
-        finished[queue[1]] = node
-        queue[1] += 1
+        log.finished[log.queue[1]] = node
+        log.queue[1] += 1
 
 
 @njit(cache=True, nogil=True)
-def _has_finished(board: Board, finished: Int32s, queue: Int64s) -> bool:
-    """Whether a resident page is done, forgetting those that have left already."""
-    while queue[0] < queue[1] and board.place[finished[queue[0]]] < 0:
-        queue[0] += 1
-    return queue[0] < queue[1]
+def _has_finished(board: Board, log: Log) -> bool:
+    """Whether a page in a frame is done, forgetting those that have left already."""
+    while log.queue[0] < log.queue[1] and board.place[log.finished[log.queue[0]]] < 0:
+        log.queue[0] += 1
+    return log.queue[0] < log.queue[1]
 
 
 @njit(cache=True, nogil=True)
-def _finished(board: Board, finished: Int32s, queue: Int64s) -> int:
-    if not _has_finished(board, finished, queue):
+def _finished(board: Board, log: Log) -> int:
+    """The page in a frame that was done first, or NOBODY."""
+    if not _has_finished(board, log):
         return NOBODY
-    queue[0] += 1
-    return finished[queue[0] - 1]
+    log.queue[0] += 1
+    return log.finished[log.queue[0] - 1]
 
 
 @njit(cache=True, nogil=True)
@@ -131,10 +150,11 @@ def _streaming_limit(board: Board, owner: int) -> int:
 @njit(cache=True, nogil=True)
 def _meets_any(board: Board, node: int, owner: int) -> bool:
     """Whether the node has something to do with a page in a frame, but for the column's own."""
+    graph, slots, is_done = board.graph, board.slots, board.is_done
+    own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
     for at in range(board.count[0]):
-        other = board.slots[at]
-        if other != owner:
-            pair = pair_number(board.graph, node, other)
-            if pair >= 0 and not board.is_done[pair]:
+        if slots[at] != owner:
+            pair = pair_number(own_starts, own, left_nodes, node, slots[at])
+            if pair >= 0 and not is_done[pair]:
                 return True
     return False

@@ -7,9 +7,9 @@ One frame holds the left page; the others hold right pages:
                │   oldest goes    and L3 has to read R1 again: thrashing
                the column
 
-Optimal while everything that a left page meets fits the frames; beyond that, nearly every right page
-is read again for every left page.  A left page is finished before the next one comes, which is worth
-something to an operator that keeps partial results for it.
+Optimal while everything that a left page meets fits the frames; beyond that, nearly every right
+page is read again for every left page.  A left page is finished before the next one comes, which is
+worth something to an operator that keeps partial results for it.
 
 In a self-join the column's page keeps a frame and any page, former columns too, may fill the rest.
 """
@@ -23,9 +23,9 @@ from .board import NOBODY, Graph
 from .reach import Int32s
 
 
-def gallop(graph: Graph, pairs: int, frames: int) -> tuple[Int32s, Int32s]:
+def gallop(graph: Graph, frames: int) -> tuple[Int32s, Int32s]:
     """The moves: nodes to load, and the node that each replaces or NOBODY."""
-    nodes, victims, count = _gallop(graph, frames, 2 * pairs + 1)
+    nodes, victims, count = _gallop(graph, frames, 2 * graph.pairs)
     return nodes[:count].copy(), victims[:count].copy()
 
 
@@ -55,7 +55,7 @@ def _gallop(graph: Graph, frames: int, moves_max: int) -> tuple[Int32s, Int32s, 
             nodes[moves], victims[moves] = owner, victim
             moves, resident = moves + 1, resident + int(victim < 0 or is_self)
         for k in range(graph.own_starts[owner], graph.own_starts[owner + 1]):
-            for partner in range(graph.own_first[k], graph.own_limit[k]):
+            for partner in range(graph.own[k, 0], graph.own[k, 1]):
                 if partner == owner:
                     continue
                 if newer[partner] != NOBODY:

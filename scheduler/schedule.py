@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .board import NOBODY, board_of, graph_of, replay
-from .reach import Int32s, Reach
+from .board import NOBODY, board_of, graph_of, replay, replay_in_order
+from .reach import Int32s, Int64s, Reach
 
 VISITS_AT_A_TIME = 1 << 16
 LEFT, RIGHT = "left", "right"
@@ -87,6 +87,8 @@ class Schedule:
     victims: Int32s
     stretches: tuple[Stretch, ...] = ()
     reason: str = ""
+    is_in_order: bool = False
+    """Whether visits go column by column, and not as soon as both pages are there."""
 
     @property
     def page_reads(self) -> int:
@@ -121,32 +123,44 @@ class Schedule:
 
     def moves(self) -> Iterator[Move]:
         """The schedule read by read."""
-        board = board_of(graph_of(self.reach), self.frames)
         start = 0
-        while start < len(self.nodes):
-            following, ends, partners = replay(
-                board, self.nodes, self.victims, start, VISITS_AT_A_TIME
-            )
+        for ends, owners, partners in self._replayed():
+            visits = self._visits(owners, partners)
             begin = 0
             for at, end in enumerate(ends.tolist(), start):
                 node, victim = int(self.nodes[at]), int(self.victims[at])
-                visits = self._visits(node, partners[begin:end].tolist())
-                yield Move(self._at(node), self._at(victim) if victim >= 0 else None, visits)
+                pairs = [pair for both in visits[begin:end] for pair in both]
+                yield Move(self._at(node), self._at(victim) if victim >= 0 else None, pairs)
                 begin = end
-            start = following
+            start += len(ends)
+
+    def _replayed(self) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
+        """Portions of moves: where the visits of each end, and the visited nodes."""
+        graph = graph_of(self.reach)
+        board = board_of(graph, self.frames)
+        first = int(graph.own[0, 0]) if len(graph.own) else 0
+        cursor = np.array([0, 0, first])
+        start = 0
+        while start < len(self.nodes):
+            moves = (board, self.nodes, self.victims, start, VISITS_AT_A_TIME)
+            start, *visited = (
+                replay_in_order(*moves, cursor) if self.is_in_order else replay(*moves)
+            )
+            yield tuple(visited)
 
     def _at(self, node: int) -> PageAt:
         lefts = self.reach.left_pages
         return PageAt(LEFT, node) if node < lefts else PageAt(RIGHT, node - lefts)
 
-    def _visits(self, node: int, partners: list[int]) -> list[tuple[int, int]]:
-        lefts = self.reach.left_pages
+    def _visits(self, owners: Int32s, partners: Int32s) -> list[list[tuple[int, int]]]:
+        """The pairs of pages that each pair of nodes stands for: two in a self-join, at most."""
         if not self.reach.is_self:
-            if node < lefts:
-                return [(node, partner - lefts) for partner in partners]
-            return [(partner, node - lefts) for partner in partners]
-        both = [(node, p) for p in partners] + [(p, node) for p in partners if p != node]
-        return [(left, right) for left, right in both if self._meets(left, right)]
+            rights = (partners - self.reach.left_pages).tolist()
+            return [[pair] for pair in zip(owners.tolist(), rights, strict=True)]
+        return [
+            [pair for pair in dict.fromkeys([(a, b), (b, a)]) if self._meets(*pair)]
+            for a, b in zip(owners.tolist(), partners.tolist(), strict=True)
+        ]
 
     def _meets(self, left: int, right: int) -> bool:
         return any(first <= right < limit for first, limit in self.reach.intervals(left))

@@ -1,4 +1,4 @@
-"""The walk: a schedule, executed on the buffer pool.  The only place of the scheduler that does I/O.
+"""The walk: a schedule, executed on the buffer pool; the scheduler's only place that does I/O.
 
     loader thread     │ L0 │ R0 │ R1 │      │ L1 │            reads run ahead of the visits,
     visits                  └L0·R0┘└L0·R1┘        └L1·R0┘     at most `read_ahead` pages
@@ -32,7 +32,7 @@ from matwin.storage.pool import BufferPool, Pinned
 from matwin.storage.runs import PageRef
 from matwin.storage.units import format_size
 
-from .choose import FRAMES_LEAST
+from .choose import FRAMES_MIN
 from .schedule import LEFT, RIGHT, Move, Schedule, Stretch
 
 READ_AHEAD = 2
@@ -65,11 +65,11 @@ def frames_for(
     largest = max(largest, pool.file.page_size)
     room = pool.budget_bytes - pool.write_space - pool.held_bytes - spare_bytes
     frames = room // largest - read_ahead
-    if frames < FRAMES_LEAST:
-        wanted = (FRAMES_LEAST + read_ahead) * largest - room
+    if frames < FRAMES_MIN:
+        wanted = (FRAMES_MIN + read_ahead) * largest - room
         smallest = pool.budget_bytes + wanted * 8 // 7 + 1
         raise BudgetError(
-            f"the budget of {format_size(pool.budget_bytes)} leaves no {FRAMES_LEAST} frames of "
+            f"the budget of {format_size(pool.budget_bytes)} leaves no {FRAMES_MIN} frames of "
             f"{format_size(largest)} for a walk; give at least {format_size(smallest)} "
             f"({smallest} bytes)",
             smallest_bytes=smallest,

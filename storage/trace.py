@@ -216,6 +216,8 @@ def _check_version(path: Path, schema: pa.Schema) -> None:
     if int(version) > TRACE_VERSION:
         raise StoreError(f"{path} is a trace of version {int(version)}; update MatWin to read it")
     if int(version) < TRACE_VERSION:
-        raise StoreError(f"{path} is a trace of version {int(version)}; run again to make a new one")
+        raise StoreError(
+            f"{path} is a trace of version {int(version)}; run again to make a new one"
+        )
     if schema.names != SCHEMA.names or schema.types != SCHEMA.types:
         raise StoreError(f"{path} says it is a trace, but its columns are {schema.names}")

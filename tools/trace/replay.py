@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from matwin.scheduler import MODES, plan
-from matwin.scheduler.choose import FRAMES_LEAST
+from matwin.scheduler.choose import FRAMES_MIN
 from matwin.storage.errors import InputError
 
 from .caches import REPLACEMENTS, Uses
@@ -106,10 +106,10 @@ def _frames(part: str, text: str) -> int:
     part = part.strip()
     if not part.lstrip("-").isascii() or not part.lstrip("-").isdigit():
         raise InputError(f"--frames {escaped(text)}: give N, N,M,… or A..B")
-    if part.startswith("-") or int(part[:12]) < FRAMES_LEAST:
+    if part.startswith("-") or int(part[:12]) < FRAMES_MIN:
         raise InputError(
-            f"--frames {escaped(text)}: a pair of pages takes {FRAMES_LEAST} frames, so give at "
-            f"least {FRAMES_LEAST}"
+            f"--frames {escaped(text)}: a pair of pages takes {FRAMES_MIN} frames, so give at "
+            f"least {FRAMES_MIN}"
         )
     if len(part) > 12 or int(part) > FRAMES_MAX:
         raise InputError(f"--frames {escaped(text)}: give at most {FRAMES_MAX:,}")
@@ -169,10 +169,10 @@ def replan(
 
 def _usual_frames(walk: Walked) -> list[int]:
     """Around the frames that the plan had, up to where everything fits."""
-    own = max(walk.frames, FRAMES_LEAST)
+    own = max(walk.frames, FRAMES_MIN)
     if walk.reach.pairs > PAIRS_QUICK:
-        return sorted({max(own // 2, FRAMES_LEAST), own, 2 * own})
-    low = max(own // 4, FRAMES_LEAST)
+        return sorted({max(own // 2, FRAMES_MIN), own, 2 * own})
+    low = max(own // 4, FRAMES_MIN)
     high = max(min(4 * own, walk.pages_needed), own)
     return sorted({own, *_spread(low, high, FRAMES_SHOWN)})
 
@@ -226,9 +226,9 @@ def reuse(
     seen = len(np.unique(uses.pages))
     numbers = events.frame[part]
     in_use = len(np.unique(numbers[numbers >= 0]))
-    low = max(min(in_use, seen) // 8, FRAMES_LEAST)
+    low = max(min(in_use, seen) // 8, FRAMES_MIN)
     usual = _spread(low, max(seen, low), FRAMES_SHOWN)
-    counts = frames or sorted({*usual, max(in_use, FRAMES_LEAST)})
+    counts = frames or sorted({*usual, max(in_use, FRAMES_MIN)})
     return {
         "uses": uses.count,
         "makes": uses.makes,

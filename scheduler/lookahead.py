@@ -1,0 +1,142 @@
+"""Lookahead: the frames hold any mix of pages, and the whole layout is known in advance.
+
+Three searches, each good where the others are not; the best result counts, polished:
+
+    beam       each load is chosen for the pairs it completes               (`beam.py`)
+    groups     the same for groups of pages, when there are many            (`grouped.py`)
+    sidestep   crabstep, also with the sides exchanged, or with the pages
+               in another order where the layout is no staircase            (`straighten.py`)
+
+The beam is as wide as the time to plan allows: small layouts get a thorough search, large ones a
+single greedy pass.  What a search costs is estimated beforehand, from numbers and not by a clock, so
+that the same layout always gets the same schedule, and 20 million pairs get one within seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .beam import beam
+from .board import NOBODY, Graph, board_of, graph_of
+from .crabstep import crabstep
+from .grouped import carried_out, grouped
+from .polish import polish
+from .reach import Int32s, Reach
+from .straighten import PAIRS_MAX, is_staircase, straightened
+
+Moves = tuple[Int32s, Int32s]
+
+EFFORT_PER_LOAD = 4e3
+EFFORT_LEAST = 5e5
+EFFORT_MAX = 5e7
+"""What may be spent on a beam for each page that has to be read, and on any search at least and at
+most.  A unit is a look at one partner of one page in a frame, 20 to 80 ns, so that planning a read
+costs about as much as making it, small layouts some 20 ms, and none more than seconds."""
+WIDTH_MAX = 512
+EXPONENTS = (0.1, 0.5)
+"""The second is better in wide beams, which only small layouts can afford: 47 reads instead of 51
+on a band of 14 pages with nine partners each in four frames."""
+SMALL_PAIRS_MAX = 300
+GROUP_FRAMES = (8, 12, 16)
+POLISH_PAIRS_MAX = 4_000_000
+
+
+def lookahead(reach: Reach, graph: Graph, frames: int) -> tuple[Moves, str]:
+    """The moves, and which search found them."""
+    if graph.pairs == 0:
+        return (np.empty(0, np.int32), np.empty(0, np.int32)), "looking: nothing meets"
+    least = int((graph.degree > 0).sum())
+    best: tuple[Moves, str] | None = None
+    for moves, name in _searches(reach, graph, frames):
+        if reach.pairs <= POLISH_PAIRS_MAX:
+            moves = polish(graph, frames, *moves)
+        if best is None or len(moves[0]) < len(best[0][0]):
+            best = moves, name
+        if len(moves[0]) == least:
+            break
+    assert best is not None
+    return best
+
+
+def _searches(reach: Reach, graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
+    if _effort(graph, frames) <= EFFORT_MAX:
+        yield beam(graph, frames, 1), "a greedy pass"
+    yield from _sidesteps(reach, graph, frames)
+    for few in GROUP_FRAMES:
+        if frames >= 2 * few:
+            yield from _in_groups(reach, graph, frames, frames // few)
+    yield from _wide_beams(graph, frames)
+
+
+def _wide_beams(graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
+    affordable = EFFORT_LEAST + EFFORT_PER_LOAD * _loads(graph, frames)
+    width = int(affordable / (_effort(graph, frames) + _copying(graph, frames)))
+    width = min(width, WIDTH_MAX)
+    if width > 1:
+        for exponent in EXPONENTS if graph.pairs <= SMALL_PAIRS_MAX else EXPONENTS[:1]:
+            yield beam(graph, frames, width, exponent), f"a beam of {width}"
+
+
+def _in_groups(reach: Reach, graph: Graph, frames: int, size: int) -> Iterator[tuple[Moves, str]]:
+    coarse = grouped(reach, size)
+    coarse_graph = graph_of(coarse)
+    few = frames // size
+    if _effort(coarse_graph, few) > EFFORT_MAX:
+        return
+    searches = [(beam(coarse_graph, few, 1), "a greedy pass")]
+    if graph.pairs <= POLISH_PAIRS_MAX:  # beyond, carrying out a plan costs more than making it
+        searches += _wide_beams(coarse_graph, few)
+    for moves, name in searches:
+        moves = polish(coarse_graph, few, *moves)
+        board = board_of(graph, frames)
+        yield carried_out(board, reach, size, frames, moves), f"{name} over groups of {size}"
+
+
+def _loads(graph: Graph, frames: int) -> float:
+    """About how many pages will be read: each once, and one more for as many pairs as fit."""
+    return len(graph.degree) + graph.pairs / max(frames - 1, 1)
+
+
+def _effort(graph: Graph, frames: int) -> float:
+    """What a greedy pass costs: loads, times pages in frames, times partners of each."""
+    nodes = len(graph.degree)
+    return _loads(graph, frames) * min(frames, nodes) * 2 * graph.pairs / max(nodes, 1)
+
+
+def _copying(graph: Graph, frames: int) -> float:
+    """What it costs to carry one more board along."""
+    return _loads(graph, frames) * (graph.pairs + 12 * len(graph.degree)) / 100
+
+
+def _sidesteps(reach: Reach, graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
+    yield crabstep(graph, frames)[:2], "crabstep, polished"
+    if reach.is_self:
+        return
+    yield _exchanged(reach, graph, frames), "crabstep with the sides exchanged"
+    if reach.pairs <= PAIRS_MAX and not is_staircase(reach):
+        moved, was = straightened(reach)
+        graph = graph_of(moved)
+        for moves in (
+            crabstep(graph, frames)[:2],
+            _exchanged(moved, graph, frames),
+        ):
+            yield _renamed(moves, was), "crabstep over the pages in another order"
+
+
+def _exchanged(reach: Reach, graph: Graph, frames: int) -> Moves:
+    """Crabstep that holds left pages and streams right ones."""
+    lefts, rights = reach.left_pages, reach.right_pages
+    back = slice(graph.starts[lefts], None)
+    owners = np.repeat(np.arange(rights), np.diff(graph.starts[lefts:]))
+    edges = np.stack((graph.first[back], graph.limit[back]), 1).astype(np.int64)
+    other = Reach.from_intervals(owners, edges, rights, lefts)
+    moves = crabstep(graph_of(other), frames)[:2]
+    return _renamed(moves, np.roll(np.arange(lefts + rights, dtype=np.int32), -lefts))
+
+
+def _renamed(moves: Moves, was: Int32s) -> Moves:
+    """The moves of a layout in another order, in terms of the nodes as they were."""
+    nodes, victims = moves
+    return was[nodes], np.where(victims == NOBODY, NOBODY, was[victims]).astype(np.int32)
