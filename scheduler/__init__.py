@@ -4,6 +4,7 @@ It never touches a column value.  Planning is pure; only `walk` does I/O.
 """
 
 from .choose import MODES, plan
+from .fences import reach_of
 from .reach import Reach
 from .schedule import Move, PageAt, Schedule, Step
 from .walk import Pair, Walk, frames_for
@@ -19,4 +20,5 @@ __all__ = [
     "Walk",
     "frames_for",
     "plan",
+    "reach_of",
 ]

@@ -9,10 +9,11 @@ The next move is the one that lowers it most.
     weight(k) = (k / (frames - 1)) ** 0.1
 
 The weight hardly grows from one pair to many, so that the last pair of a page counts much more
-than one of many.  That keeps pages from being left nearly done, which is what makes a greedy planner
-read everything twice: with a weight linear in k the search read 1.2 to 1.4 times the pages on bands
-of 24 to 30 pages.  Among moves that are as good, the page leaves that the best next loads would meet
-least; without this the greedy search (a beam of 1) read 1.3 times the pages on a band of 300.
+than one of many. That keeps pages from being left nearly done, which is what makes a greedy
+planner read everything twice: with a weight linear in k the search read 1.2 to 1.4 times the
+pages on bands of 24 to 30 pages. Among moves that are as good, the page leaves that the best next
+loads would meet least; without this the greedy search (a beam of 1) read 1.3 times the pages on a
+band of 300.
 
 States that have the same pages in frames and the same pairs done are one state; a mark, the
 exclusive or of a hash of each, tells.

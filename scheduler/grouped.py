@@ -1,7 +1,7 @@
 """Groups: plan for groups of neighbouring pages, then for the pages in them.
 
-With hundreds of frames a choice of one page hardly matters, but there are many to make.  Pages
-are therefore taken in groups, planned as if each group were a page and each group of frames a frame,
+With hundreds of frames a choice of one page hardly matters, but there are many to make. Pages are
+therefore taken in groups, planned as if each group were a page and each group of frames a frame,
 and the group moves are then carried out page by page:
 
     pages   0 1 2 | 3 4 5 | 6 7 8         12 frames: 4 groups of 3

@@ -8,8 +8,9 @@ Three searches, each good where the others are not; the best result counts, poli
                in another order where the layout is no staircase            (`straighten.py`)
 
 The beam is as wide as the time to plan allows: small layouts get a thorough search, large ones a
-single greedy pass.  What a search costs is estimated beforehand, from numbers and not by a clock, so
-that the same layout always gets the same schedule, and 20 million pairs get one within seconds.
+single greedy pass. What a search costs is estimated beforehand, from numbers and not by a clock,
+so that the same layout always gets the same schedule, and 20 million pairs get one within
+seconds.
 """
 
 from __future__ import annotations

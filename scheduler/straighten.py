@@ -1,8 +1,8 @@
 """Straighten: a layout with its pages in another order, so that it is more of a staircase.
 
 Runs that cover the same stretch, or intervals in no order, make a matrix whose pairs are spread
-out.  Crabstep holds pages that stand beside each other and streams all that meet one of them; the more
-partners those have in common, the fewer it streams.
+out. Crabstep holds pages that stand beside each other and streams all that meet one of them; the
+more partners those have in common, the fewer it streams.
 
         before              after
       ■ · ■ · ·           ■ ■ · · ·        each side in turn is put in the order of its partners'

@@ -1,0 +1,203 @@
+"""Reach from fences against brute force over all cells that the pages may hold."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from matwin.scheduler import Reach, reach_of
+from matwin.storage import MemoryPageFile, Store
+from matwin.storage.grid import FIRST_CELL, LAST_CELL, NO_CELL, Dimension, Grid, Key
+from matwin.storage.layout import Fence, PageId
+from matwin.storage.runs import PageRef
+
+SIDE = 4  # coordinates from 0 to 3, and no others
+
+
+def refs(run_lists: list[list[tuple[tuple[int, ...], tuple[int, ...]]]]) -> list[PageRef]:
+    numbers = itertools.count()
+    return [
+        PageRef(PageId(0, next(numbers)), run, 1, 100, Fence(first, last, 0, 0))
+        for run, pages in enumerate(run_lists)
+        for first, last in pages
+    ]
+
+
+def cells_between(first: tuple[int, ...], last: tuple[int, ...], low: int, high: int) -> list[Any]:
+    """All cells of a small lattice between two fences."""
+    axis = range(low, high)
+    return [cell for cell in itertools.product(*[axis] * len(first)) if first <= cell <= last]
+
+
+def brute_force(grid: Grid, left: list[PageRef], right: list[PageRef]) -> set[tuple[int, int]]:
+    """Every pair of cells, in a lattice wide enough that nothing outside of it matters."""
+    low, high = -3, SIDE + 3
+    near = [
+        [axis.reach(np.array([c]), np.array([c])) for c in range(low, high)] for axis in grid.axes
+    ]
+
+    def within(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+        return all(
+            near[k][x[k] - low][0][0] <= y[k] <= near[k][x[k] - low][1][0] for k in range(len(x))
+        )
+
+    def held(ref: PageRef) -> list[Any]:
+        return cells_between(ref.fence.first, ref.fence.last, low, high)
+
+    right_cells = [held(ref) for ref in right]
+    return {
+        (i, j)
+        for i, a in enumerate(left)
+        for j, cells in enumerate(right_cells)
+        if any(within(x, y) for x in held(a) for y in cells)
+    }
+
+
+def pairs_of(reach: Reach) -> set[tuple[int, int]]:
+    return {(i, j) for i, first, limit in reach.triples() for j in range(first, limit)}
+
+
+@st.composite
+def runs(draw: st.DrawFn, width: int) -> list[list[Any]]:
+    """Runs of pages with fences in order; neighbours may share a cell."""
+    found = []
+    for _ in range(draw(st.integers(0, 2))):
+        cell = st.tuples(*[st.integers(0, SIDE - 1)] * width)
+        cells = sorted(draw(st.lists(cell, min_size=2, max_size=6)))
+        found.append([(a, b) for a, b in itertools.pairwise(cells)])
+    return found
+
+
+@st.composite
+def axes(draw: st.DrawFn, dimensions: int, keys: int) -> Grid:
+    tolerances = st.sampled_from([1, (0, 1), (-1, 0), (1, 3), (-5, 2), (2, 2), None])
+    fields = [
+        Dimension.of(pa.field(f"d{k}", pa.int64()), draw(tolerances)) for k in range(dimensions)
+    ]
+    return Grid(tuple(Key(f"k{k}") for k in range(keys)), tuple(fields))
+
+
+@pytest.mark.parametrize(("dimensions", "keys"), [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_exact_against_every_cell(dimensions: int, keys: int, data: st.DataObject) -> None:
+    grid = data.draw(axes(dimensions, keys))
+    left = refs(data.draw(runs(dimensions + keys)))
+    right = refs(data.draw(runs(dimensions + keys)))
+    assert pairs_of(reach_of(grid, left, right)) == brute_force(grid, left, right)
+
+
+@pytest.mark.parametrize("dimensions", [4, 5, 6])
+@pytest.mark.parametrize("keys", [0, 1])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_many_dimensions_against_a_search(dimensions: int, keys: int, data: st.DataObject) -> None:
+    """Too many cells to list: the oracle searches coordinate by coordinate with backtracking."""
+    grid = data.draw(axes(dimensions, keys))
+    left = refs(data.draw(runs(dimensions + keys)))
+    right = refs(data.draw(runs(dimensions + keys)))
+    expected = {
+        (i, j)
+        for i, a in enumerate(left)
+        for j, b in enumerate(right)
+        if search(grid, a.fence, b.fence, (), ())
+    }
+    assert pairs_of(reach_of(grid, left, right)) == expected
+
+
+def search(grid: Grid, a: Fence, b: Fence, x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """Whether coordinates can be added to x and y so that both stay between their fences."""
+    k = len(x)
+    if not (a.first[:k] <= x <= a.last[:k] and b.first[:k] <= y <= b.last[:k]):
+        return False
+    if k == len(grid.axes):
+        return True
+    for c in range(-2, SIDE + 2):
+        down, up = grid.axes[k].reach(np.array([c]), np.array([c]))
+        nearby = range(max(int(down[0]), -9), min(int(up[0]), SIDE + 9) + 1)
+        if any(search(grid, a, b, (*x, c), (*y, other)) for other in nearby):
+            return True
+    return False
+
+
+def test_a_page_between_others_is_left_out() -> None:
+    schema = pa.schema([("t", pa.int64()), ("x", pa.int64())])
+    grid = Grid.of(schema, {"t": 1, "x": 1})
+    left = refs([[((5, 5), (5, 5))]])
+    right = refs([[((t, x), (t, x)) for t in range(4, 7) for x in range(11)]])
+    reach = reach_of(grid, left, right)
+    assert reach.intervals(0) == [(4, 7), (15, 18), (26, 29)]
+
+
+def test_missing_values_meet_nothing_and_far_ends_meet_everything_beyond() -> None:
+    schema = pa.schema([("t", pa.int64()), ("room", pa.string())])
+    grid = Grid.of(schema, {"t": 10}, by="room")
+    nulls = ((NO_CELL, 3), (NO_CELL, 9))
+    half = ((7, 3), (7, NO_CELL))
+    assert pairs_of(reach_of(grid, refs([[nulls]]), refs([[nulls, nulls]]))) == set()
+    assert pairs_of(reach_of(grid, refs([[half]]), refs([[half, nulls]]))) == {(0, 0)}
+    only_null_times = ((7, NO_CELL), (7, NO_CELL))
+    assert pairs_of(reach_of(grid, refs([[only_null_times]]), refs([[half]]))) == set()
+    ends = refs([[((0, FIRST_CELL), (0, FIRST_CELL)), ((0, LAST_CELL), (0, LAST_CELL))]])
+    assert pairs_of(reach_of(grid, ends, ends)) == {(0, 0), (1, 1)}
+
+
+def test_no_pages() -> None:
+    grid = Grid.of(pa.schema([("t", pa.int64())]), {"t": 1})
+    assert reach_of(grid, [], []).pairs == 0
+    some = refs([[((1,), (2,))]])
+    assert reach_of(grid, some, []).pairs == 0
+    assert reach_of(grid, [], some).pairs == 0
+    assert reach_of(grid, some).is_self
+
+
+@pytest.mark.parametrize("form", ["standard", "grid", "slab"])
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_no_pair_of_rows_is_outside_the_reach(form: str, seed: int) -> None:
+    """Real windows, real rows: what the predicate accepts lies in pages that meet."""
+    generator = np.random.default_rng(seed)
+    schema = pa.schema([("t", pa.int64()), ("x", pa.float64()), ("k", pa.int64())])
+    by = "k" if seed % 2 else None
+    with Store(memory=256 * 4096, file=MemoryPageFile(page_size=4096)) as store:
+        windows = []
+        for name in ("left", "right"):
+            window = store.window(
+                name, schema, on={"t": (-20, 35), "x": 0.1}, by=by, materialize=form
+            )
+            for start in (0, 300):
+                t = generator.integers(start, start + 400, 800)
+                columns = [t, generator.random(800), generator.integers(0, 3, 800)]
+                window.append(pa.record_batch(columns, schema=schema))
+            windows.append(window)
+        sides = [window.pages() for window in windows]
+        met = pairs_of(reach_of(windows[0].grid, *sides))
+        values = [[columns_of(store, ref) for ref in side] for side in sides]
+    needed = {
+        (i, j)
+        for i, a in enumerate(values[0])
+        for j, b in enumerate(values[1])
+        if accepts(a, b, has_key=by is not None)
+    }
+    assert needed <= met
+    assert len(met) < len(sides[0]) * len(sides[1])
+
+
+def columns_of(store: Store, ref: PageRef) -> dict[str, Any]:
+    with store.pool.pin(ref.page_id) as page:
+        return {name: page.values(name).copy() for name in ("t", "x", "k")}
+
+
+def accepts(a: dict[str, Any], b: dict[str, Any], *, has_key: bool) -> bool:
+    """Whether the predicate accepts a pair of rows of two pages."""
+    dt = b["t"][None, :] - a["t"][:, None]
+    good = (dt >= -20) & (dt <= 35) & (abs(b["x"][None, :] - a["x"][:, None]) <= 0.1)
+    if has_key:
+        good &= b["k"][None, :] == a["k"][:, None]
+    return bool(good.any())
