@@ -21,21 +21,21 @@ exclusive or of a hash of each, tells.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from .board import NOBODY, Graph, pair_number
-from .reach import Int32s, Int64s
+from .board import NOBODY, Graph, UInt8s, pair_number
+from .reach import Int, Int32s, Int64s
 
 EXPONENT = 0.1
 TIE_BREAK = 0.001
 MOVES_PER_STATE = 12
-Floats = npt.NDArray[np.float64]
-UInt64s = npt.NDArray[np.uint64]
-UInt8s = npt.NDArray[np.uint8]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Real: TypeAlias = Any
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
 
 
 class States(NamedTuple):
@@ -45,7 +45,7 @@ class States(NamedTuple):
     to_do: Int32s  # for each node
     place: Int32s  # the frame of each node, or NOBODY
     slots: Int32s  # the node in each frame
-    count: Int64s  # frames in use
+    in_use: Int64s  # how many frames are
     left: Int64s  # pairs to do in all
     potential: Floats
     mark: UInt64s
@@ -82,7 +82,7 @@ def beam(
 
 
 @njit(cache=True, nogil=True)
-def _beam(graph: Graph, frames: int, width: int, weight: Floats) -> tuple[Int32s, Int32s]:
+def _beam(graph: Graph, frames: Int, width: Int, weight: Floats) -> tuple[Int32s, Int32s]:
     nodes, pairs = len(graph.degree), graph.pairs
     here = _states(graph, frames, width)
     there = _states(graph, frames, width) if width > 1 else here
@@ -119,7 +119,7 @@ def _beam(graph: Graph, frames: int, width: int, weight: Floats) -> tuple[Int32s
 
 
 @njit(cache=True, nogil=True)
-def _states(graph: Graph, frames: int, width: int) -> States:
+def _states(graph: Graph, frames: Int, width: Int) -> States:
     nodes = len(graph.degree)
     states = States(
         np.zeros((width, graph.pairs), np.uint8),
@@ -137,7 +137,7 @@ def _states(graph: Graph, frames: int, width: int) -> States:
 
 
 @njit(cache=True, nogil=True)
-def _moves(capacity: int) -> Moves:
+def _moves(capacity: Int) -> Moves:
     return Moves(
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),
@@ -149,7 +149,7 @@ def _moves(capacity: int) -> Moves:
 
 
 @njit(cache=True, nogil=True)
-def _partners(nodes: int) -> Partners:
+def _partners(nodes: Int) -> Partners:
     return Partners(
         np.empty(nodes, np.int32),
         np.zeros(nodes, np.int32),
@@ -159,7 +159,7 @@ def _partners(nodes: int) -> Partners:
 
 
 @njit(cache=True, nogil=True)
-def _copy(source: States, state: int, target: States, to: int) -> None:
+def _copy(source: States, state: Int, target: States, to: Int) -> None:
     for pair in range(source.is_done.shape[1]):
         target.is_done[to, pair] = source.is_done[state, pair]
     for node in range(source.to_do.shape[1]):
@@ -167,7 +167,7 @@ def _copy(source: States, state: int, target: States, to: int) -> None:
         target.place[to, node] = source.place[state, node]
     for slot in range(source.slots.shape[1]):
         target.slots[to, slot] = source.slots[state, slot]
-    target.count[to] = source.count[state]
+    target.in_use[to] = source.in_use[state]
     target.left[to] = source.left[state]
     target.mark[to] = source.mark[state]
 
@@ -176,25 +176,25 @@ def _copy(source: States, state: int, target: States, to: int) -> None:
 def _propose(
     graph: Graph,
     states: States,
-    state: int,
-    frames: int,
+    state: Int,
+    frames: Int,
     weight: Floats,
     partners: Partners,
     moves: Moves,
-    start: int,
-    room: int,
-) -> int:
+    start: Int,
+    room: Int,
+) -> Int:
     """The best moves of one state, put into `moves` from `start` on; where they end."""
     to_do, potential = states.to_do[state], states.potential[state]
     slots, is_done = states.slots[state], states.is_done[state]
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
     seen = _gather(graph, states, state, weight, partners)
-    victim = np.int64(_finished(states, state) if states.count[state] == frames else NOBODY)
+    victim = np.int64(_finished(states, state) if states.in_use[state] == frames else NOBODY)
     if seen == 0:
         node = np.int64(_fresh(states, state))
         _put(moves, start, states, state, node, victim, 0.0, potential, np.uint64(0))
         return start + 1
-    must_choose = states.count[state] == frames and victim == NOBODY
+    must_choose = states.in_use[state] == frames and victim == NOBODY
     use = _uses(graph, states, state, partners) if must_choose else np.zeros(0)
     count = start
     for at in range(seen):
@@ -228,14 +228,14 @@ def _propose(
 
 
 @njit(cache=True, nogil=True)
-def _gather(graph: Graph, states: States, state: int, weight: Floats, partners: Partners) -> int:
+def _gather(graph: Graph, states: States, state: Int, weight: Floats, partners: Partners) -> Int:
     """Find the pages that meet one in a frame; how many there are."""
     to_do, place, is_done = states.to_do[state], states.place[state], states.is_done[state]
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
     first, limit, slots = graph.first, graph.limit, states.slots[state]
     found, found_pairs, found_worth, found_mark = partners
     seen = 0
-    for slot in range(states.count[state]):
+    for slot in range(states.in_use[state]):
         node = np.int64(slots[slot])
         if to_do[node] == 0:
             continue
@@ -257,12 +257,12 @@ def _gather(graph: Graph, states: States, state: int, weight: Floats, partners: 
 
 
 @njit(cache=True, nogil=True)
-def _uses(graph: Graph, states: States, state: int, partners: Partners) -> Floats:
+def _uses(graph: Graph, states: States, state: Int, partners: Partners) -> Floats:
     """For each frame, how much the next loads would make of its page; at most 1."""
     is_done, slots, pairs = states.is_done[state], states.slots[state], partners.pairs
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
     first, limit = graph.first, graph.limit
-    use = np.zeros(states.count[state])
+    use = np.zeros(states.in_use[state])
     for slot in range(len(use)):
         node = np.int64(slots[slot])
         for k in range(graph.starts[node], graph.starts[node + 1]):
@@ -272,20 +272,21 @@ def _uses(graph: Graph, states: States, state: int, partners: Partners) -> Float
                     and not is_done[pair_number(own_starts, own, left_nodes, node, partner)]
                 ):
                     use[slot] += pairs[partner]
-    return use / use.max()
+    most: Floats = use / use.max()
+    return most
 
 
 @njit(cache=True, nogil=True)
-def _finished(states: States, state: int) -> int:
+def _finished(states: States, state: Int) -> Int:
     """A page in a frame that is done, or NOBODY."""
-    for slot in range(states.count[state]):
+    for slot in range(states.in_use[state]):
         if states.to_do[state, states.slots[state, slot]] == 0:
             return int(states.slots[state, slot])
     return NOBODY
 
 
 @njit(cache=True, nogil=True)
-def _fresh(states: States, state: int) -> int:
+def _fresh(states: States, state: Int) -> Int:
     """Where to begin: with a page that meets few."""
     to_do = states.to_do[state]
     best = NOBODY
@@ -298,17 +299,17 @@ def _fresh(states: States, state: int) -> int:
 @njit(cache=True, nogil=True)
 def _offer(
     moves: Moves,
-    start: int,
-    count: int,
-    room: int,
+    start: Int,
+    count: Int,
+    room: Int,
     states: States,
-    state: int,
-    node: int,
-    victim: int,
-    gain: float,
-    use: float,
-    mark: np.uint64,
-) -> int:
+    state: Int,
+    node: Int,
+    victim: Int,
+    gain: Real,
+    use: Real,
+    mark: Int,
+) -> Int:
     """Keep a move if it is among the best of its state; the place of the worst comes first."""
     rank = states.potential[state] - gain + TIE_BREAK * use
     if count - start < room:
@@ -324,7 +325,7 @@ def _offer(
 
 
 @njit(cache=True, nogil=True)
-def _worst_first(moves: Moves, start: int, count: int) -> None:
+def _worst_first(moves: Moves, start: Int, count: Int) -> None:
     worst = start
     for at in range(start + 1, count):
         if moves.rank[at] > moves.rank[worst]:
@@ -338,21 +339,21 @@ def _worst_first(moves: Moves, start: int, count: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _swap(values: npt.NDArray[Any], one: int, other: int) -> None:
+def _swap(values: npt.NDArray[Any], one: Int, other: Int) -> None:
     values[one], values[other] = values[other], values[one]
 
 
 @njit(cache=True, nogil=True)
 def _put(
     moves: Moves,
-    at: int,
+    at: Int,
     states: States,
-    state: int,
-    node: int,
-    victim: int,
-    gain: float,
-    rank: float,
-    mark: np.uint64,
+    state: Int,
+    node: Int,
+    victim: Int,
+    gain: Real,
+    rank: Real,
+    mark: Int,
 ) -> None:
     moves.state[at], moves.node[at], moves.victim[at] = state, node, victim
     moves.potential[at], moves.rank[at] = states.potential[state] - gain, rank
@@ -363,7 +364,7 @@ def _put(
 
 
 @njit(cache=True, nogil=True)
-def _hash(number: int) -> np.uint64:
+def _hash(number: Int) -> Int:
     """splitmix64."""
     x = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -372,7 +373,7 @@ def _hash(number: int) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _best(moves: Moves, count: int, width: int) -> Int64s:
+def _best(moves: Moves, count: Int, width: Int) -> Int64s:
     """The best moves that lead to different states, the best first."""
     order = np.arange(count)
     gap = count
@@ -398,21 +399,21 @@ def _best(moves: Moves, count: int, width: int) -> Int64s:
 
 
 @njit(cache=True, nogil=True)
-def _apply(graph: Graph, states: States, state: int, moves: Moves, move: int) -> None:
+def _apply(graph: Graph, states: States, state: Int, moves: Moves, move: Int) -> None:
     """Make a move on a board."""
     node, victim = moves.node[move], moves.victim[move]
     place, slots, to_do = states.place[state], states.slots[state], states.to_do[state]
     is_done = states.is_done[state]
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
     if victim >= 0:
-        states.count[state] -= 1
-        last = slots[states.count[state]]
+        states.in_use[state] -= 1
+        last = slots[states.in_use[state]]
         slots[place[victim]], place[last] = last, place[victim]
         place[victim] = NOBODY
-    slots[states.count[state]] = node
-    place[node] = states.count[state]
-    states.count[state] += 1
-    for slot in range(states.count[state]):
+    slots[states.in_use[state]] = node
+    place[node] = states.in_use[state]
+    states.in_use[state] += 1
+    for slot in range(states.in_use[state]):
         pair = pair_number(own_starts, own, left_nodes, node, slots[slot])
         if pair >= 0 and not is_done[pair]:
             is_done[pair] = 1

@@ -20,15 +20,15 @@ owner, interval by interval, which makes "is this pair done?" one array access.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from .reach import Int32s, Int64s, Reach
+from .reach import Int, Int32s, Int64s, Reach
 
-UInt8s = npt.NDArray[np.uint8]
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
 NOBODY = -1
 
 
@@ -49,9 +49,9 @@ class Board(NamedTuple):
     """The graph with frames on it."""
 
     graph: Graph
-    slots: Int32s  # the node in each frame, the first `count` are in use
+    slots: Int32s  # the node in each frame, the first `in_use` of them count
     place: Int32s  # the frame of each node, or NOBODY
-    count: Int64s  # [frames in use]
+    in_use: Int64s  # [how many frames are in use]
     is_done: UInt8s  # for each pair
     to_do: Int64s  # pairs not yet visited, for each node
 
@@ -97,7 +97,7 @@ def _graph(
 
 @njit(cache=True, nogil=True)
 def transposed(
-    starts: Int64s, first: Int32s, limit: Int32s, rights: int
+    starts: Int64s, first: Int32s, limit: Int32s, rights: Int
 ) -> tuple[Int64s, Int32s, Int32s]:
     """For each right page the intervals of left pages that meet it."""
     last = np.full(rights, -2, np.int32)
@@ -138,7 +138,7 @@ def board_of(graph: Graph, frames: int) -> Board:
 
 
 @njit(cache=True, nogil=True)
-def pair_number(own_starts: Int64s, own: Int64s, left_nodes: int, one: int, other: int) -> int:
+def pair_number(own_starts: Int64s, own: Int64s, left_nodes: Int, one: Int, other: Int) -> Int:
     """The number of a pair of nodes, or NOBODY when they are not within reach.
 
     Takes a graph's parts and not the graph: a tuple of arrays costs 100 ns a call.
@@ -158,18 +158,18 @@ def pair_number(own_starts: Int64s, own: Int64s, left_nodes: int, one: int, othe
 
 
 @njit(cache=True, nogil=True)
-def evict(board: Board, node: int) -> None:
+def evict(board: Board, node: Int) -> None:
     """Take a node out of its frame."""
     at = board.place[node]
-    board.count[0] -= 1
-    moved = board.slots[board.count[0]]
+    board.in_use[0] -= 1
+    moved = board.slots[board.in_use[0]]
     board.slots[at] = moved
     board.place[moved] = at
     board.place[node] = NOBODY
 
 
 @njit(cache=True, nogil=True)
-def load(board: Board, node: int, partners: Int32s) -> int:
+def load(board: Board, node: Int, partners: Int32s) -> Int:
     """Put a node into a frame and mark the pairs that this completes.
 
     The partners go into `partners`; returns how many there are.
@@ -177,10 +177,10 @@ def load(board: Board, node: int, partners: Int32s) -> int:
     graph, slots, place = board.graph, board.slots, board.place
     is_done, to_do = board.is_done, board.to_do
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
-    count = board.count[0]
+    count = board.in_use[0]
     slots[count], place[node] = node, count
     count += 1
-    board.count[0] = count
+    board.in_use[0] = count
     found = 0
     if graph.degree[node] < count:
         for k in range(graph.starts[node], graph.starts[node + 1]):
@@ -197,8 +197,8 @@ def load(board: Board, node: int, partners: Int32s) -> int:
 
 @njit(cache=True, nogil=True)
 def _mark(
-    is_done: UInt8s, to_do: Int64s, pair: int, node: int, partner: int, partners: Int32s, found: int
-) -> int:
+    is_done: UInt8s, to_do: Int64s, pair: Int, node: Int, partner: Int, partners: Int32s, found: Int
+) -> Int:
     if pair < 0 or is_done[pair]:
         return found
     is_done[pair] = 1
@@ -211,8 +211,8 @@ def _mark(
 
 @njit(cache=True, nogil=True)
 def replay(
-    board: Board, nodes: Int32s, victims: Int32s, start: int, room: int
-) -> tuple[int, Int64s, Int32s, Int32s]:
+    board: Board, nodes: Int32s, victims: Int32s, start: Int, room: Int
+) -> tuple[Int, Int64s, Int32s, Int32s]:
     """Make moves from `start` on, until about `room` visits have come together.
 
     Returns the move to go on with, where each move's visits end, and the owners and partners of the
@@ -240,11 +240,11 @@ def replay(
 
 @njit(cache=True, nogil=True)
 def replay_in_order(
-    board: Board, nodes: Int32s, victims: Int32s, start: int, room: int, cursor: Int64s
-) -> tuple[int, Int64s, Int32s, Int32s]:
+    board: Board, nodes: Int32s, victims: Int32s, start: Int, room: Int, cursor: Int64s
+) -> tuple[Int, Int64s, Int32s, Int32s]:
     """The same for moves whose visits go column by column; the cursor is the place of the next
     pair: its owner, interval and partner."""
-    graph, place, slots, count = board.graph, board.place, board.slots, board.count
+    graph, place, slots, count = board.graph, board.place, board.slots, board.in_use
     ends = np.empty(min(len(nodes) - start, room), np.int64)
     owners = np.empty(2 * room + len(place), np.int32)
     partners = np.empty(2 * room + len(place), np.int32)

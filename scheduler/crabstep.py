@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from .board import NOBODY, Board, Graph, board_of, evict, load, pair_number
-from .reach import Int32s, Int64s
+from .reach import Int, Int32s, Int64s
 
 GALLOP, CRABSTEP = 0, 1
 
@@ -34,7 +34,7 @@ class Log(NamedTuple):
     nodes: Int32s
     victims: Int32s
     modes: Int32s
-    count: Int64s  # [moves made]
+    made: Int64s  # [how many moves]
     partners: Int32s  # room for the pairs of one move
     finished: Int32s  # pages that were done while in a frame, in that order
     queue: Int64s  # [where that list begins, where it ends]
@@ -46,7 +46,7 @@ def crabstep(graph: Graph, frames: int) -> tuple[Int32s, Int32s, Int32s]:
 
 
 @njit(cache=True, nogil=True)
-def _crabstep(board: Board, frames: int, moves_max: int) -> tuple[Int32s, Int32s, Int32s]:
+def _crabstep(board: Board, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s, Int32s]:
     graph = board.graph
     log = Log(
         np.empty(moves_max, np.int32),
@@ -57,7 +57,7 @@ def _crabstep(board: Board, frames: int, moves_max: int) -> tuple[Int32s, Int32s
         np.empty(len(graph.degree), np.int32),
         np.zeros(2, np.int64),
     )
-    column = np.int64(NOBODY)
+    column: Int = np.int64(NOBODY)
     for owner in range(len(graph.degree)):
         for k in range(graph.own_starts[owner], graph.own_starts[owner + 1]):
             for partner in range(graph.own[k, 0], graph.own[k, 1]):
@@ -67,21 +67,21 @@ def _crabstep(board: Board, frames: int, moves_max: int) -> tuple[Int32s, Int32s
                     column = owner if graph.left_nodes else NOBODY
                 if board.is_done[pair]:
                     continue
-                if board.count[0] == frames and not _has_finished(board, log):
+                if board.in_use[0] == frames and not _has_finished(board, log):
                     _bring_owner(board, log, frames, owner, _sidestep(board, log, owner))
-                victim = _finished(board, log) if board.count[0] == frames else NOBODY
+                victim = _finished(board, log) if board.in_use[0] == frames else NOBODY
                 _move(board, log, np.int64(partner), victim, GALLOP)
-    count = log.count[0]
+    count = log.made[0]
     return log.nodes[:count].copy(), log.victims[:count].copy(), log.modes[:count].copy()
 
 
 @njit(cache=True, nogil=True)
-def _bring_owner(board: Board, log: Log, frames: int, owner: int, column: int) -> None:
+def _bring_owner(board: Board, log: Log, frames: Int, owner: Int, column: Int) -> None:
     """Load the column's page, in place of the one before if there is one to replace."""
     if board.place[owner] >= 0:
         return
     victim = np.int64(column)
-    if victim == NOBODY and board.count[0] == frames:
+    if victim == NOBODY and board.in_use[0] == frames:
         victim = np.int64(_finished(board, log))
         if victim == NOBODY:  # a self-join's next column, among pages that are all in use
             victim = np.int64(board.slots[frames - 1])
@@ -89,7 +89,7 @@ def _bring_owner(board: Board, log: Log, frames: int, owner: int, column: int) -
 
 
 @njit(cache=True, nogil=True)
-def _sidestep(board: Board, log: Log, owner: int) -> int:
+def _sidestep(board: Board, log: Log, owner: Int) -> Int:
     """Stream the following pages past those in frames; the last one streamed."""
     stream = np.int64(owner)
     for node in range(owner + 1, _streaming_limit(board, owner)):
@@ -100,10 +100,10 @@ def _sidestep(board: Board, log: Log, owner: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _move(board: Board, log: Log, node: int, victim: int, mode: int) -> None:
-    at = log.count[0]
+def _move(board: Board, log: Log, node: Int, victim: Int, mode: Int) -> None:
+    at = log.made[0]
     log.nodes[at], log.victims[at], log.modes[at] = node, victim, mode
-    log.count[0] += 1
+    log.made[0] += 1
     if victim >= 0:
         evict(board, victim)
     found = load(board, node, log.partners)
@@ -122,11 +122,11 @@ def _has_finished(board: Board, log: Log) -> bool:
     """Whether a page in a frame is done, forgetting those that have left already."""
     while log.queue[0] < log.queue[1] and board.place[log.finished[log.queue[0]]] < 0:
         log.queue[0] += 1
-    return log.queue[0] < log.queue[1]
+    return bool(log.queue[0] < log.queue[1])
 
 
 @njit(cache=True, nogil=True)
-def _finished(board: Board, log: Log) -> int:
+def _finished(board: Board, log: Log) -> Int:
     """The page in a frame that was done first, or NOBODY."""
     if not _has_finished(board, log):
         return NOBODY
@@ -135,11 +135,11 @@ def _finished(board: Board, log: Log) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _streaming_limit(board: Board, owner: int) -> int:
+def _streaming_limit(board: Board, owner: Int) -> Int:
     """One more than the last node that could meet a pinned page."""
     graph = board.graph
     limit = 0
-    for at in range(board.count[0]):
+    for at in range(board.in_use[0]):
         node = board.slots[at]
         last = graph.starts[node + 1] - 1
         if node != owner and last >= graph.starts[node]:
@@ -148,11 +148,11 @@ def _streaming_limit(board: Board, owner: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _meets_any(board: Board, node: int, owner: int) -> bool:
+def _meets_any(board: Board, node: Int, owner: Int) -> bool:
     """Whether the node has something to do with a page in a frame, but for the column's own."""
     graph, slots, is_done = board.graph, board.slots, board.is_done
     own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
-    for at in range(board.count[0]):
+    for at in range(board.in_use[0]):
         if slots[at] != owner:
             pair = pair_number(own_starts, own, left_nodes, node, slots[at])
             if pair >= 0 and not is_done[pair]:

@@ -33,7 +33,7 @@ from numba import njit
 from matwin.storage.grid import FIRST_CELL, LAST_CELL, Grid
 from matwin.storage.runs import PageRef
 
-from .reach import Int64s, Reach
+from .reach import Int, Int64s, Reach
 
 AT_FIRST, AT_LAST = 1, 2
 BOTH_AT_BOTH = 15  # a situation is the left side's flags, and four times the right side's
@@ -120,7 +120,7 @@ def _meeting(bounds: Int64s, first: Int64s, last: Int64s) -> Int64s:
 
 
 @njit(cache=True, nogil=True)
-def _outer(bounds: Int64s, first: Int64s, last: Int64s) -> tuple[int, int]:
+def _outer(bounds: Int64s, first: Int64s, last: Int64s) -> tuple[Int, Int]:
     """The places of the run between which all pages lie that can be met, by their order alone."""
     dimensions = len(bounds)
     lowest = np.full(dimensions, FIRST_CELL, np.int64)
@@ -180,7 +180,7 @@ def _meets(bounds: Int64s, first: Int64s, last: Int64s) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _following(bounds: Int64s, first: int, last: int, situation: int) -> int:
+def _following(bounds: Int64s, first: Int, last: Int, situation: Int) -> Int:
     """The situations that some choice of both coordinates in one dimension leads to."""
     following = 0
     for left_choice in range(3):
@@ -195,7 +195,7 @@ def _following(bounds: Int64s, first: int, last: int, situation: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _chosen(first: int, last: int, tight: int, choice: int) -> tuple[int, int, int]:
+def _chosen(first: Int, last: Int, tight: Int, choice: Int) -> tuple[Int, Int, Int]:
     """The coordinates from which to which a choice goes, and where it leaves the cell: at the first
     fence (0), at the last (1) or between (2).  An empty range where there is no such choice."""
     if choice == 0 and tight & AT_FIRST and first <= LAST_CELL:
@@ -214,7 +214,7 @@ def _chosen(first: int, last: int, tight: int, choice: int) -> tuple[int, int, i
 
 
 @njit(cache=True, nogil=True)
-def _reached(bounds: Int64s, tight: int, choice: int) -> tuple[int, int, int]:
+def _reached(bounds: Int64s, tight: Int, choice: Int) -> tuple[Int, Int, Int]:
     """What a choice of the left coordinate reaches, and where it leaves the cell."""
     low, high, left = _chosen(bounds[FIRST], bounds[LAST], tight, choice)
     if low > high:

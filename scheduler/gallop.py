@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from .board import NOBODY, Graph
-from .reach import Int32s
+from .reach import Int, Int32s
 
 
 def gallop(graph: Graph, frames: int) -> tuple[Int32s, Int32s]:
@@ -30,7 +30,7 @@ def gallop(graph: Graph, frames: int) -> tuple[Int32s, Int32s]:
 
 
 @njit(cache=True, nogil=True)
-def _gallop(graph: Graph, frames: int, moves_max: int) -> tuple[Int32s, Int32s, int]:
+def _gallop(graph: Graph, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s, int]:
     nodes = np.empty(moves_max, np.int32)
     victims = np.empty(moves_max, np.int32)
     total = len(graph.degree)
@@ -74,7 +74,7 @@ def _gallop(graph: Graph, frames: int, moves_max: int) -> tuple[Int32s, Int32s, 
 
 
 @njit(cache=True, nogil=True)
-def _link(older: Int32s, newer: Int32s, node: int) -> None:
+def _link(older: Int32s, newer: Int32s, node: Int) -> None:
     """The node becomes the newest."""
     end = len(newer) - 1
     older[node], newer[node] = older[end], end
@@ -83,13 +83,13 @@ def _link(older: Int32s, newer: Int32s, node: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _unlink(older: Int32s, newer: Int32s, node: int) -> None:
+def _unlink(older: Int32s, newer: Int32s, node: Int) -> None:
     newer[older[node]], older[newer[node]] = newer[node], older[node]
     newer[node] = older[node] = NOBODY
 
 
 @njit(cache=True, nogil=True)
-def _oldest(older: Int32s, newer: Int32s) -> int:
+def _oldest(older: Int32s, newer: Int32s) -> Int:
     """The oldest leaves; the column's own page is not in the ring."""
     node = newer[len(newer) - 1]
     _unlink(older, newer, node)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .board import NOBODY, Board, evict, load
-from .reach import Int32s, Reach
+from .board import NOBODY, Board, UInt8s, evict, load
+from .reach import Int, Int32s, Int64s, Reach
 
 
 def grouped(reach: Reach, size: int) -> Reach:
@@ -40,13 +40,13 @@ def carried_out(
         np.arange(lefts) // size,
         np.arange(0 if reach.is_self else reach.right_pages) // size + -(-lefts // size),
     )).astype(np.int32)  # fmt: skip
-    starts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2))
+    starts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2)).astype(np.int64)
     return _carried_out(board, groups, starts, frames, *moves)
 
 
 @njit(cache=True, nogil=True)
 def _carried_out(
-    board: Board, groups: Int32s, starts: Int32s, frames: int, loads: Int32s, victims: Int32s
+    board: Board, groups: Int32s, starts: Int64s, frames: Int, loads: Int32s, victims: Int32s
 ) -> tuple[Int32s, Int32s]:
     total = 0
     for move in range(len(loads)):
@@ -64,7 +64,7 @@ def _carried_out(
             if board.to_do[node] == 0 or board.place[node] >= 0:
                 continue
             victim = NOBODY
-            if board.count[0] == frames:
+            if board.in_use[0] == frames:
                 victim = _dispensable(board, groups, is_here)
                 evict(board, victim)
             load(board, node, partners)
@@ -74,10 +74,10 @@ def _carried_out(
 
 
 @njit(cache=True, nogil=True)
-def _dispensable(board: Board, groups: Int32s, is_here: Int32s) -> int:
+def _dispensable(board: Board, groups: Int32s, is_here: UInt8s) -> Int:
     """A page that is done, or else one whose group has left."""
     gone = NOBODY
-    for at in range(board.count[0]):
+    for at in range(board.in_use[0]):
         node = board.slots[at]
         if board.to_do[node] == 0:
             return node

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from .board import NOBODY, Board, Graph, board_of, evict, load
-from .reach import Int32s, Int64s
+from .reach import Int, Int32s, Int64s
 
 ROUNDS_MAX = 8
 
@@ -34,7 +34,7 @@ def polish(graph: Graph, frames: int, nodes: Int32s, victims: Int32s) -> tuple[I
 
 
 @njit(cache=True, nogil=True)
-def _polished(board: Board, frames: int, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int32s]:
+def _polished(board: Board, frames: Int, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int32s]:
     """One round."""
     pages, starts = _needed(board, nodes, victims)
     following = _following(pages, len(board.place))
@@ -91,7 +91,7 @@ def _needed(board: Board, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int64
 
 
 @njit(cache=True, nogil=True)
-def _following(pages: Int32s, total: int) -> Int64s:
+def _following(pages: Int32s, total: Int) -> Int64s:
     """Where each page is needed next; beyond the end for never."""
     following = np.empty(len(pages), np.int64)
     coming = np.full(total, len(pages) + 1, np.int64)
@@ -102,7 +102,7 @@ def _following(pages: Int32s, total: int) -> Int64s:
 
 
 @njit(cache=True, nogil=True)
-def _furthest(resident: Int32s, next_use: Int64s) -> int:
+def _furthest(resident: Int32s, next_use: Int64s) -> Int:
     best = 0
     for slot in range(1, len(resident)):
         if next_use[resident[slot]] > next_use[resident[best]]:

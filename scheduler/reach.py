@@ -27,6 +27,8 @@ from matwin.storage.errors import InputError
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Int: TypeAlias = Any
+"""A whole number in compiled code, where int, int32 and int64 mix."""
 
 PAGES_MAX = 2**30
 """Pages of both sides together: page numbers fit 32 bits."""

@@ -143,10 +143,10 @@ class Schedule:
         start = 0
         while start < len(self.nodes):
             moves = (board, self.nodes, self.victims, start, VISITS_AT_A_TIME)
-            start, *visited = (
+            start, ends, owners, partners = (
                 replay_in_order(*moves, cursor) if self.is_in_order else replay(*moves)
             )
-            yield tuple(visited)
+            yield ends, owners, partners
 
     def _at(self, node: int) -> PageAt:
         lefts = self.reach.left_pages
