@@ -210,6 +210,29 @@ def _mark(
 
 
 @njit(cache=True, nogil=True)
+def only_for_room(nodes: Int32s, victims: Int32s, frames: Int) -> Int32s:
+    """When each page really has to leave: as late as the frames allow, in the same order.
+
+    Gallop gives up a left page when its column is done, frame or no frame.  As long as there is
+    room it may stay, and a new page that fits need not be written.
+    """
+    leaving = np.empty(len(nodes), np.int32)
+    waiting = np.empty(len(nodes), np.int32)
+    begin = end = in_use = 0
+    for move in range(len(nodes)):
+        if victims[move] >= 0:
+            waiting[end] = victims[move]
+            end += 1
+        leaving[move] = NOBODY
+        if in_use == frames:
+            leaving[move] = waiting[begin]
+            begin += 1
+        else:
+            in_use += 1
+    return leaving
+
+
+@njit(cache=True, nogil=True)
 def replay(
     board: Board, nodes: Int32s, victims: Int32s, start: Int, room: Int
 ) -> tuple[Int, Int64s, Int32s, Int32s]:

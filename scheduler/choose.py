@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from matwin.storage.errors import InputError
 
-from .board import Graph, graph_of
+from .board import Graph, graph_of, only_for_room
 from .crabstep import CRABSTEP, crabstep
 from .gallop import gallop
 from .lookahead import lookahead
@@ -63,12 +63,14 @@ def plan(
 
 def _gallop(reach: Reach, graph: Graph, frames: int) -> Schedule:
     nodes, victims = gallop(graph, frames)
+    victims = only_for_room(nodes, victims, frames)
     stretch = Stretch(0, "gallop", "column by column")
     return Schedule(reach, frames, "gallop", nodes, victims, (stretch,), is_in_order=True)
 
 
 def _crabstep(reach: Reach, graph: Graph, frames: int) -> Schedule:
     nodes, victims, modes = crabstep(graph, frames)
+    victims = only_for_room(nodes, victims, frames)
     return Schedule(reach, frames, "crabstep", nodes, victims, _stretches(modes))
 
 

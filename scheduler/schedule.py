@@ -124,7 +124,7 @@ class Schedule:
     def moves(self) -> Iterator[Move]:
         """The schedule read by read."""
         start = 0
-        for ends, owners, partners in self._replayed():
+        for ends, owners, partners in self.replayed():
             visits = self._visits(owners, partners)
             begin = 0
             for at, end in enumerate(ends.tolist(), start):
@@ -134,8 +134,12 @@ class Schedule:
                 begin = end
             start += len(ends)
 
-    def _replayed(self) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Portions of moves: where the visits of each end, and the visited nodes."""
+    def replayed(self) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
+        """The visits as arrays, a portion at a time: where those of each move end, and the nodes.
+
+        Left page i is node i, right page j is node ``left_pages + j``; in a self-join, page i is
+        node i and a pair stands for both directions.
+        """
         graph = graph_of(self.reach)
         board = board_of(graph, self.frames)
         first = int(graph.own[0, 0]) if len(graph.own) else 0
