@@ -10,14 +10,15 @@ meet, and a page that meets itself is an edge to nowhere that takes no more than
 **pages**  A page that meets any is read at least once.
 
 **pairs**  A read completes pairs only between the page that it brings and the others in frames.
-After the first F reads, at most F pages have been seen, and among F pages there are at most
-⌊F/2⌋·⌈F/2⌉ edges in a two-sided join and F·(F − 1)/2 in a self-join.  Each later read completes at
-most F − 1 pairs, and no more than its page has: min(F − 1, degree) at the first read of a page.  So
-with N reads no more than
+The first F reads bring at most F pages, and among those there are at most ⌊F²/4⌋ edges in a
+two-sided join and F·(F − 1)/2 in a self-join.  Each later read completes at most F − 1 pairs, and
+at most as many as its page has.  Of N reads, one for each of n pages is its first and the other
+N − n are not, so with c = min(F − 1, degree) for each page
 
-    edges among F pages + the largest N − F of { min(F − 1, degree) of each page, F − 1, F − 1, … }
+    P  ≤  edges among F pages + Σ c without the F smallest + (N − n)·(F − 1)
 
-pairs are completed, and N is at least the first number for which this reaches P.
+as it is best to have the smallest among the first F reads.  N is at least the first number, from n
+on, that fits.
 
 **turns**  Two-sided joins only.  To complete many pairs with every read of a left page, many right
 pages must be held; but none of them serves more than D reads, and when they are exchanged, those
@@ -85,8 +86,8 @@ def bound_of(reach: Reach, frames: int) -> Bound:
     edges = int(degree.sum()) // 2
     frames = min(frames, pages)
     if edges == 0:
-        return Bound(pages, 0, 0)
-    pairs = _pairs_bound(degree, edges, frames, is_self=reach.is_self)
+        return Bound(pages, pages, 0)
+    pairs = _pairs_bound(degree, edges, pages, frames, is_self=reach.is_self)
     turns = 0 if reach.is_self else _turns_bound(int(degree.max()), edges, frames)
     return Bound(pages, pairs, turns)
 
@@ -102,19 +103,11 @@ def _degrees(reach: Reach, graph: Graph) -> Int64s:
     return graph.degree - meets_itself
 
 
-def _pairs_bound(degree: Int64s, edges: int, frames: int, *, is_self: bool) -> int:
+def _pairs_bound(degree: Int64s, edges: int, pages: int, frames: int, *, is_self: bool) -> int:
     among = frames * (frames - 1) // 2 if is_self else frames * frames // 4
-    if edges <= among:  # fewer reads may do: as many pages as have so many edges among them
-        reads = 1
-        while (reads * (reads - 1) // 2 if is_self else reads * reads // 4) < edges:
-            reads += 1
-        return reads
-    missing = edges - among
-    best = np.sort(np.minimum(degree, frames - 1))[::-1]
-    full = int((best == frames - 1).sum())
-    # Reads of full worth first, as many as it takes: a page can be read again.
-    del full
-    return frames + -(-missing // (frames - 1))
+    worth = np.sort(np.minimum(degree, frames - 1))[len(degree) - pages :]
+    missing = edges - among - int(worth[frames:].sum())
+    return pages + max(-(-missing // (frames - 1)), 0)
 
 
 def _turns_bound(most: int, edges: int, frames: int) -> int:
