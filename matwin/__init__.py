@@ -24,6 +24,7 @@ _NAMES = {
 
 # public attribute -> module that it is
 _MODULES = {
+    "scheduler": "matwin.scheduler",
     "storage": "matwin.storage",
 }
 

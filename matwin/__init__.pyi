@@ -1,3 +1,4 @@
+from matwin import scheduler as scheduler
 from matwin import storage as storage
 from matwin.storage.errors import BudgetError as BudgetError
 from matwin.storage.errors import CorruptPage as CorruptPage

@@ -9,6 +9,11 @@
     pages NAME                           runs, pages and rows
     cost                                 pages made, written, read, dropped since the last `cost`
     fences NAME                          the fences of every page
+
+    band pages=7 reach=2 frames=4        page reads of every schedule; self=yes for a self-join
+    runs pages=8 reach=1 runs=2 frames=4 the same with several runs on the right
+    layout 0-2 1-3,4-5 - frames=3        the right pages that each left page meets
+    show MODE                            the schedule for the last of these
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from matwin.scheduler import MODES, Reach, plan
 from matwin.storage import MemoryPageFile, Store
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -33,10 +39,12 @@ class Script:
         self.store: Store | None = None
         self.windows: dict[str, object] = {}
         self.before: dict[str, int] = {}
+        self.reach = Reach.of([])
+        self.frames = 2
 
     def run(self, line: str) -> list[str]:
         word, *rest = line.split()
-        options = dict(part.split("=") for part in rest if "=" in part)
+        options = dict(part.replace("self=", "self_=").split("=") for part in rest if "=" in part)
         plain = [part for part in rest if "=" not in part]
         return getattr(self, f"do_{word}")(*plain, **options) or []
 
@@ -89,6 +97,43 @@ class Script:
         text = "  ".join(f"{name} {now[name] - self.before.get(name, 0)}" for name in names)
         self.before = now
         return [text]
+
+    def do_band(self, pages: str, reach: str, frames: str, self_: str = "no") -> list[str]:
+        return self.do_runs(pages, reach, "1", frames, self_)
+
+    def do_runs(
+        self, pages: str, reach: str, runs: str, frames: str, self_: str = "no"
+    ) -> list[str]:
+        count, far = int(pages), int(reach)
+        rows = [
+            [
+                (run * count + max(i - far, 0), run * count + min(i + far + 1, count))
+                for run in range(int(runs))
+            ]
+            for i in range(count)
+        ]
+        return self.planned(Reach.of(rows, is_self=self_ == "yes"), int(frames))
+
+    def do_layout(self, *rows: str, frames: str) -> list[str]:
+        intervals = [
+            [tuple(map(int, part.split("-"))) for part in row.split(",") if part != "-"]
+            for row in rows
+        ]
+        return self.planned(Reach.of(intervals), int(frames))
+
+    def planned(self, reach: Reach, frames: int) -> list[str]:
+        self.reach, self.frames = reach, frames
+        schedules = {mode: plan(reach, frames=frames, mode=mode) for mode in MODES}
+        return [
+            f"{mode:<10}page_reads={schedule.page_reads} left={schedule.left_reads} "
+            f"right={schedule.right_reads} switches={schedule.mode_switches}"
+            for mode, schedule in schedules.items()
+        ]
+
+    def do_show(self, mode: str) -> list[str]:
+        schedule = plan(self.reach, frames=self.frames, mode=mode)
+        schedule.check()
+        return [f"{mode}: {schedule}"]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
