@@ -185,9 +185,9 @@ class Schedule:
         """What the schedule does and what it costs, as text.
 
         >>> from matwin.scheduler import plan
-        >>> print(plan([(0, 2), (0, 3), (1, 3)], frames=3, mode="gallop").explain())
-        gallop: 7 page reads (3 left, 4 right) for 7 pairs of 3 × 3 pages in 3 frames
-        each page that meets another is read 1.17 times on average; 6 is the least
+        >>> print(plan([(0, 3), (0, 3)], frames=3, mode="gallop").explain())
+        gallop: 8 page reads (2 left, 6 right) for 6 pairs of 2 × 3 pages in 3 frames
+        each page that meets another is read 1.60 times on average; 5 is the least
         """
         lefts, rights = self.reach.left_pages, self.reach.right_pages
         needed = self.pages_needed

@@ -12,7 +12,9 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
+_LOG_FROM = 20
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -128,6 +130,8 @@ def wrapped(items: Sequence[str], width: int) -> str:
 def plot(labels: Sequence[str], series: Mapping[str, Sequence[float]], height: int = 12) -> str:
     """Points over labels, one letter for each series; a later series hides an earlier one.
 
+    The axis is logarithmic where the largest is many times the smallest.
+
     >>> print(plot(["2", "4", "8"], {"G": [9, 5, 3], "A": [5, 3, 3]}, height=3))
     9 ┤   G
     6 ┤   A   G
@@ -137,20 +141,32 @@ def plot(labels: Sequence[str], series: Mapping[str, Sequence[float]], height: i
     """
     values = [value for line in series.values() for value in line]
     low, high = min(values), max(values)
+    is_log = low > 0 and high > _LOG_FROM * low
     height = max(min(height, round(high - low) + 1), 2)
     wide = max(max(map(len, labels), default=0), 2) + 2
     grid = [[" "] * (wide * len(labels)) for _ in range(height)]
     for letter, line in series.items():
         for at, value in enumerate(line):
-            share = (value - low) / (high - low) if high > low else 0
+            share = _share(value, low, high, is_log=is_log)
             grid[height - 1 - round(share * (height - 1))][at * wide + wide - 1] = letter
-    marks = [f"{high - (high - low) * row / max(height - 1, 1):,.0f}" for row in range(height)]
+    steps = [1 - row / (height - 1) for row in range(height)]
+    marks = [
+        f"{low * (high / low) ** step if is_log else low + (high - low) * step:,.0f}"
+        for step in steps
+    ]
     axis = max(map(len, marks))
     lines = [
         f"{mark:>{axis}} ┤{''.join(row)}".rstrip() for mark, row in zip(marks, grid, strict=True)
     ]
     foot = "".join(f"{label:>{wide}}" for label in labels)
     return "\n".join([*lines, f"{'':{axis}} └{'─' * len(foot)}", f"{'':{axis}}  {foot}"])
+
+
+def _share(value: float, low: float, high: float, *, is_log: bool) -> float:
+    """How far up a value stands between the lowest and the highest."""
+    if high <= low:
+        return 0
+    return log(value / low) / log(high / low) if is_log else (value - low) / (high - low)
 
 
 def seconds(ns: int) -> str:
