@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-_LOG_FROM = 20
+_LOG_FROM = 8
 BARS = " ▁▂▃▄▅▆▇█"
 
 
