@@ -178,13 +178,8 @@ def test_no_pair_of_rows_is_outside_the_reach(form: str, seed: int) -> None:
             windows.append(window)
         sides = [window.pages() for window in windows]
         met = pairs_of(reach_of(windows[0].grid, *sides))
-        values = [[columns_of(store, ref) for ref in side] for side in sides]
-    needed = {
-        (i, j)
-        for i, a in enumerate(values[0])
-        for j, b in enumerate(values[1])
-        if accepts(a, b, has_key=by is not None)
-    }
+        left, right = ([columns_of(store, ref) for ref in side] for side in sides)
+    needed = pages_of_pairs(left, right, has_key=by is not None)
     assert needed <= met
     assert len(met) < len(sides[0]) * len(sides[1])
 
@@ -194,10 +189,20 @@ def columns_of(store: Store, ref: PageRef) -> dict[str, Any]:
         return {name: page.values(name).copy() for name in ("t", "x", "k")}
 
 
-def accepts(a: dict[str, Any], b: dict[str, Any], *, has_key: bool) -> bool:
-    """Whether the predicate accepts a pair of rows of two pages."""
+def pages_of_pairs(
+    left: list[dict[str, Any]], right: list[dict[str, Any]], *, has_key: bool
+) -> set[tuple[int, int]]:
+    """The pages of every pair of rows that the predicate accepts."""
+    (a, a_page), (b, b_page) = joined(left), joined(right)
     dt = b["t"][None, :] - a["t"][:, None]
     good = (dt >= -20) & (dt <= 35) & (abs(b["x"][None, :] - a["x"][:, None]) <= 0.1)
     if has_key:
         good &= b["k"][None, :] == a["k"][:, None]
-    return bool(good.any())
+    i, j = np.nonzero(good)
+    return set(zip(a_page[i].tolist(), b_page[j].tolist(), strict=True))
+
+
+def joined(pages: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
+    """All rows, and the page of each."""
+    columns = {name: np.concatenate([page[name] for page in pages]) for name in pages[0]}
+    return columns, np.repeat(np.arange(len(pages)), [len(page["t"]) for page in pages])
