@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 ARGS ?=
+WHAT ?= storage
 
 # Local indexes and wheel folders must not leak into the locks, so pip is asked without its
 # configuration. Run on Python 3.11, the oldest supported.
@@ -32,8 +33,8 @@ check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	cd build && MYPYPATH=wheel ../$(BIN)/mypy --config-file ../pyproject.toml -p matwin \
 		| sed -E 's#^wheel/(matwin/(storage|scheduler|operators|tools)/)#\2/#; s#^wheel/##'
 
-bench: env-base ## Measure the storage engine (ARGS="..." to pass options)
-	@$(BIN)/matwin bench storage $(ARGS)
+bench: env-base ## Measure the storage engine (WHAT=schedule: the planner; ARGS="..." to pass options)
+	@$(BIN)/matwin bench $(WHAT) $(ARGS)
 
 docs: env-dev wheel ## Write the API pages to build/docs
 	rm -rf build/docs

@@ -41,6 +41,9 @@ class Command:
 
 COMMANDS: dict[Words, Command] = {
     ("bench", "storage"): Command("matwin.tools.bench.storage", "measure the storage engine"),
+    ("bench", "schedule"): Command(
+        "matwin.tools.bench.schedule", "compare the page reads of every mode with the bound"
+    ),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
     ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),
     ("trace", "pages"): Command("matwin.tools.trace.pages", "show the life of each page"),

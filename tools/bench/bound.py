@@ -30,17 +30,17 @@ a page in a frame, between one read of it and its eviction, gets out of being th
 
 1.  Σ (s + f) ≤ F·N − F·(F − 1)/2.  Every read finds at most F pages in frames, itself included, and
     the k-th at most k; each of them counts it in s or in f, or in neither.
-2.  2·D·Σ s ≥ Σ β·(β + 1) + 2·P.  Take a read t that completes β pairs: its β partners are all of
-    one side and came one after the other, so up to t the last of them has seen one read of its own
-    side, the one before it two, and so on: β·(β + 1)/2 together.  Summed over all t, each stay
-    appears f times with at most s, hence Σ f·s ≥ Σ β·(β + 1)/2.  A stay that began with b pairs has
-    f ≤ D − b, so Σ f·s ≤ D·Σ s − Σ b·s ≤ D·Σ s − P, as s ≥ 1 and Σ b = P.
-3.  Σ β² ≥ P²/N, whatever the β are.  Together:
+2.  2·D·Σ (s − 1) ≥ Σ β·(β − 1).  Take a read t that completes β pairs: its β partners are all of
+    one side and came one after the other, so up to t the last of them has seen no other read of its
+    own side, the one before it one, and so on: β·(β − 1)/2 together.  Summed over all t, each stay
+    appears f times with at most s − 1, so Σ β·(β − 1)/2 ≤ Σ f·(s − 1) ≤ D·Σ (s − 1).
+3.  Σ β² ≥ P²/N, whatever the β are.  Together, with Σ s = N + Σ (s − 1):
 
-    P + (P²/N + 3·P) / (2·D)  ≤  F·N − F·(F − 1)/2
+    P + N + (P²/N − P) / (2·D)  ≤  F·N − F·(F − 1)/2
 
-The left side falls with N and the right side grows, so N is at least the first number that fits.
-In a self-join there are no sides and 2 does not hold: a page that comes can meet all that are held.
+With N taken to the right, the left side falls with N and the right side grows, so N is at least the
+first number that fits.  In a self-join there are no sides and 2 does not hold: a page that
+comes can meet all that are held.
 
 None of the three is always reached.  The best schedules of small layouts need up to a third more.
 """
@@ -78,7 +78,7 @@ def bound_of(reach: Reach, frames: int) -> Bound:
     """The bounds for a layout in so many frames.
 
     >>> bound_of(Reach.of([(max(i - 2, 0), min(i + 3, 7)) for i in range(7)]), 4)
-    Bound(pages=14, pairs=13, turns=12)
+    Bound(pages=14, pairs=14, turns=13)
     """
     graph = graph_of(reach)
     pages = int((graph.degree > 0).sum())
@@ -114,8 +114,8 @@ def _turns_bound(most: int, edges: int, frames: int) -> int:
     low, high = frames, 2 * edges  # two reads for each pair always do
     while low < high:
         reads = (low + high) // 2
-        room = frames * reads - frames * (frames - 1) // 2 - edges
-        if 2 * most * room * reads >= edges * edges + 3 * edges * reads:
+        room = (frames - 1) * reads - frames * (frames - 1) // 2 - edges
+        if 2 * most * room * reads >= edges * edges - edges * reads:
             high = reads
         else:
             low = reads + 1
