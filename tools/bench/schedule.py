@@ -309,7 +309,7 @@ def _line(axes: Axes, mode: str, x: list[int], y: list[float]) -> None:
     at = MODES.index(mode)
     is_auto = mode == AUTO
     axes.plot(
-        x, y, label="auto: the best of the three" if is_auto else mode,
+        x, y, label="auto: plans all three, keeps the best" if is_auto else mode,
         color=plot.COLOURS[at], marker="" if is_auto else plot.MARKERS[at], markersize=5,
         linewidth=9 if is_auto else 1.6, alpha=0.2 if is_auto else 1, zorder=1 if is_auto else 2,
         solid_capstyle="round",
