@@ -130,8 +130,8 @@ BAD_LAYOUTS: list[str] = [
             ("right", None), ("reach", [[0, 0]]), ("reach", [[0, 0, 2]]), ("reach", [[0, -1, 1]]),
             ("reach", [[2, 0, 1]]), ("reach", [[-1, 0, 1]]), ("reach", [[0, 1, 0]]),
             ("reach", [0, 0, 1]), ("reach", "all"), ("reach", [[0, 0, 1], [1]]),
-            ("frames", -1), ("frames", "4"), ("frames", 10**30), ("page_reads", None),
-            ("page_reads", 1.5), ("frames", True),
+            ("frames", -1), ("frames", "4"), ("frames", 10**30), ("frames", 2**53 - 1),
+            ("page_reads", None), ("page_reads", 1.5), ("frames", True),
         ]
     ),
 ]  # fmt: skip
@@ -184,6 +184,14 @@ def test_more_pairs_than_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFi
     for command in ("summary", "matrix"):
         assert cli.main(["trace", command, path]) == 0
         assert "3,600,000,000" in capsys.readouterr().out
+
+
+def test_more_frames_than_anybody_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = json.dumps({**LAYOUT, "frames": 2**53 - 1})
+    events = [("plan", "w", -1, -1, 0, 0, layout, ("v", -1))]
+    path = str(traces.written(tmp_path / "t", events))
+    error = refused(capsys, "replay", path)
+    assert "event 0" in error and "9,007,199,254,740,991" in error and "'frames'" in error
 
 
 @settings(max_examples=60)

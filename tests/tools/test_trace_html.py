@@ -19,8 +19,9 @@ from browser import HOSTILE, written
 from matwin.storage import Store, smallest_budget
 from matwin.tools import cli
 from matwin.tools.trace import html as command
-from matwin.tools.trace.events import Events, walks
+from matwin.tools.trace.events import Events
 from matwin.tools.trace.summary import summarize
+from matwin.tools.trace.walks import walks
 
 # One browser for all: with several workers, all of this file goes to one of them.
 pytestmark = pytest.mark.xdist_group("browser")

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from matwin.scheduler import Reach
 from matwin.tools import cli
-from matwin.tools.trace.events import Events, walk_number
+from matwin.tools.trace.events import Events
 from matwin.tools.trace.matrix import block_pairs, draw
 from matwin.tools.trace.text import Ink
+from matwin.tools.trace.walks import walk_number
 
 GALLOP = """\
 plan 0, event 0: readings (7 pages) × weather (7 pages), gallop in 4 frames

@@ -16,9 +16,10 @@ from browser import HOSTILE, written
 
 from matwin.tools import cli
 from matwin.tools.trace import html as command
-from matwin.tools.trace.events import Events, walks
+from matwin.tools.trace.events import Events
 from matwin.tools.trace.packed import NARROW, array_block, json_block, pack, unpack
 from matwin.tools.trace.summary import summarize
+from matwin.tools.trace.walks import walks
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,13 @@ import traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matwin.scheduler import plan
+from matwin.scheduler import MODES, plan
 from matwin.tools import cli
+from matwin.tools.trace import replay
 from matwin.tools.trace.caches import GONE, MAKE, USE, Uses
-from matwin.tools.trace.events import Events, walks
+from matwin.tools.trace.events import Events
 from matwin.tools.trace.replay import parse_frames
+from matwin.tools.trace.walks import walks
 
 PAGES = 5
 ACTIONS = st.lists(
@@ -138,6 +140,53 @@ def test_uses_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             moves = cost["replacement"] == "lru"
             assert cost["reads"] == in_a_row(actions, cost["frames"], moves=moves)
     assert {cost["reads"] for cost in found["costs"] if cost["frames"] == 60} == {0}
+
+
+@pytest.mark.parametrize(
+    "asked_for", [[], ["--frames", "1000000000"], ["--frames", "4..1000000000"]]
+)
+@pytest.mark.parametrize("is_self", [False, True])
+def test_no_more_frames_are_planned_with_than_there_are_pages(
+    asked_for: list[str],
+    is_self: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Memory follows what is really there, not what a trace or a command line says."""
+    layout = {
+        "mode": "auto", "frames": 300_000_000, "page_reads": 4, "left": [0, 1, 2, 3],
+        "right": [] if is_self else [5, 6, 7], "is_self": is_self,
+        "reach": [[i, max(i - 1, 0), min(i + 2, 3)] for i in range(4)],
+    }  # fmt: skip
+    events = [
+        ("plan", "w", -1, -1, 0, 0, json.dumps(layout), ("w" if is_self else "v", -1)),
+        *(("read", "w", page, page, 9, 0, "") for page in (0, 1, 2, 0)),
+    ]
+    path = str(traces.written(tmp_path / "t", events))
+    pages = 4 if is_self else 7
+    planned = []
+
+    def recorded(*args: Any, frames: int, **more: Any) -> Any:
+        planned.append(frames)
+        return plan(*args, frames=frames, **more)
+
+    monkeypatch.setattr(replay, "plan", recorded)
+    found = asked(capsys, path, *asked_for)
+    assert max(planned) == pages and len(planned) == len(set(planned)) * len(MODES)
+    (told,) = found["plans"]
+    assert told["frames"] == 300_000_000
+    largest = max(cost["frames"] for cost in told["costs"])
+    assert largest == (1_000_000_000 if asked_for else pages)
+    enough = {cost["page_reads"] for cost in told["costs"] if cost["frames"] == largest}
+    assert enough == {told["bound"]}
+    most = max(cost["frames"] for cost in found["uses"]["costs"])
+    assert {c["reads"] for c in found["uses"]["costs"] if c["frames"] == most} == {3}
+    assert cli.main(["trace", "replay", path, *asked_for]) == 0
+    out = capsys.readouterr().out
+    assert "300,000,000 frames" in out
+    if not asked_for:
+        assert f"{pages} ←" in out
 
 
 def test_the_uses_of_one_walk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

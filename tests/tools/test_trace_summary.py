@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from matwin.storage import Store, read_trace, smallest_budget
 from matwin.storage.trace import EVENTS, SCHEMA
 from matwin.tools import cli
-from matwin.tools.trace.events import Events, walk_number, walks
+from matwin.tools.trace.events import Events
 from matwin.tools.trace.summary import COUNTED, overlap, summarize
+from matwin.tools.trace.walks import OPEN_MAX, walk_number, walks
 
 
 def plain(table: pa.Table) -> dict[str, dict[str, int]]:
@@ -185,6 +186,116 @@ def test_walks_end_where_they_end(tmp_path: Path) -> None:
     assert [part.tolist() for part in first.visits(found)] == [[5], [1], [0]]
     assert first.pages_needed == 2
     assert first.triples == [(1, 0, 1)]
+
+
+def plan_of(left: list[int], right: list[int], windows: tuple[str, str]) -> tuple[object, ...]:
+    reach = [[i, 0, len(right)] for i in range(len(left))]
+    layout = json.dumps({"left": left, "right": right, "reach": reach, "frames": 4})
+    return ("plan", windows[0], -1, -1, 0, 0, layout, (windows[1], -1))
+
+
+def visit_of(one: tuple[str, int], other: tuple[str, int]) -> list[tuple[object, ...]]:
+    return [(kind, *one, -1, 0, 0, "", other) for kind in ("visit", "visited")]
+
+
+def read_of(window: str, page: int) -> list[tuple[object, ...]]:
+    return [(kind, window, page, 0, 1, 0, "") for kind in ("fetch", "read")]
+
+
+def walked_of(why: str, windows: tuple[str, str]) -> tuple[object, ...]:
+    return ("walked", windows[0], -1, -1, 0, 0, why, (windows[1], -1))
+
+
+def mode_of(mode: str, windows: tuple[str, str]) -> tuple[object, ...]:
+    return ("mode", windows[0], -1, -1, 0, 0, f"{mode}: asked for", (windows[1], -1))
+
+
+def test_walks_over_different_windows_may_overlap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = ("a", "b"), ("c", "d")
+    events = [
+        plan_of([0, 1], [0], one),
+        mode_of("gallop", one),
+        *read_of("a", 0), *read_of("b", 0),
+        *visit_of(("a", 0), ("b", 0)),
+        plan_of([0], [0, 1], other),
+        mode_of("crabstep", other),
+        *read_of("c", 0), *read_of("a", 1), *read_of("d", 0),
+        *visit_of(("c", 0), ("d", 0)), *visit_of(("a", 1), ("b", 0)),
+        walked_of("given up", one),
+        *read_of("d", 1), *read_of("a", 0),
+        *visit_of(("c", 0), ("d", 1)),
+        walked_of("done", other),
+    ]  # fmt: skip
+    path = traces.written(tmp_path / "t", events)
+    found = Events.open(path)
+    first, second = walks(found)
+    assert (first.outcome, second.outcome) == ("given up", "done")
+    assert [part.tolist() for part in first.visits(found)[1:]] == [[0, 1], [0, 0]]
+    plans = summarize(found)["plans"]
+    for plan in plans:
+        assert (plan["visits"], plan["reads"], plan["pairs"]) == (2, 3, 2)
+        assert plan["overlap"]["fetches"] == 3
+        assert not plan["is_contested"]
+    modes = [found.whys(walk.places_of(found, "mode")) for walk in (first, second)]
+    assert modes == [["gallop: asked for"], ["crabstep: asked for"]]
+    # Page 0 of a is read once more when its walk is over: no walk's, but within the other's time.
+    for number, pages in (("0", 3), ("1", 4)):
+        assert cli.main(["trace", "matrix", str(path), "--plan", number]) == 0
+        assert "2 of 2 pairs visited, 3 pages read" in capsys.readouterr().out
+        assert cli.main(["trace", "replay", str(path), "--plan", number, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["uses"]["pages"] == pages
+
+
+def test_walks_over_the_same_windows_are_told_apart_by_their_pages(tmp_path: Path) -> None:
+    pair = ("a", "b")
+    events = [
+        plan_of([0, 1], [0, 1], pair),
+        *visit_of(("a", 0), ("b", 0)),
+        plan_of([5], [5], pair),
+        *visit_of(("a", 1), ("b", 1)), *visit_of(("a", 5), ("b", 5)),
+        walked_of("done", pair),
+        *visit_of(("a", 1), ("b", 0)),
+        walked_of("done", pair),
+    ]  # fmt: skip
+    found = Events.open(traces.written(tmp_path / "t", events))
+    outer, inner = summarize(found)["plans"]
+    assert (outer["visits"], inner["visits"]) == (3, 1)
+    assert (outer["outcome"], inner["outcome"]) == ("done", "done")
+    assert not outer["is_contested"] and not inner["is_contested"]
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("a", "c")])
+def test_walks_that_cannot_be_told_apart_are_said_to_be(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        plan_of([0, 1], [0, 1], ("a", "b")),
+        plan_of([1, 2], [0, 1], pair),
+        *read_of("a", 0), *read_of("a", 1), *read_of("a", 2), *read_of(pair[1], 0),
+        *visit_of(("a", 1), (pair[1], 0)),
+        walked_of("done", pair),
+        walked_of("done", ("a", "b")),
+    ]  # fmt: skip
+    path = traces.written(tmp_path / "t", events)
+    summary = summarize(Events.open(path))
+    first, second = summary["plans"]
+    assert first["is_contested"] and second["is_contested"]
+    for name, total in (("visits", 1), ("reads", 4)):
+        assert first[name] + second[name] == summary["totals"][name] == total
+    assert (first["reads"], second["visits"]) == (1, 1)
+    for command in ("summary", "matrix", "replay"):
+        assert cli.main(["trace", command, str(path)]) == 0
+        assert "can't be told apart" in capsys.readouterr().out
+
+
+def test_no_more_walks_are_open_than_can_be_looked_at(tmp_path: Path) -> None:
+    pairs = [(f"left {i}", f"right {i}") for i in range(OPEN_MAX + 10)]
+    events = [plan_of([0], [0], pair) for pair in pairs]
+    found = walks(Events.open(traces.written(tmp_path / "t", events)))
+    assert [walk.end for walk in found[:10]] == [walk.start + OPEN_MAX for walk in found[:10]]
+    assert {walk.end for walk in found[10:]} == {len(events)}
 
 
 def test_names_and_numbers_that_make_no_sense_are_counted_all_the_same(tmp_path: Path) -> None:

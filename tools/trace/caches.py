@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from .events import Events, Int64s
+from .events import Bools, Events, Int64s
 
 REPLACEMENTS = ("lru", "fifo", "optimal")
 USE, MAKE, GONE = 0, 1, 2
@@ -37,15 +37,14 @@ class Uses:
     page_count: int
 
     @classmethod
-    def of(cls, events: Events, start: int = 0, end: int | None = None) -> Uses:
-        """The uses in a trace, or in the part of it from place `start` up to `end`."""
+    def of(cls, events: Events, part: Bools | slice = slice(None)) -> Uses:
+        """The uses in a trace, or in a part of it."""
         used = events.of_kind("hit", "read")
         made = events.of_kind("make")
         mask = (used | made | events.of_kind("drop", "expire")) & (events.identity >= 0)
-        mask[:start] = False
-        mask[len(mask) if end is None else end :] = False
-        actions = np.where(used, USE, np.where(made, MAKE, GONE))[mask]
-        return cls(actions, events.identity[mask], len(events.identities[0]))
+        actions = np.where(used, USE, np.where(made, MAKE, GONE))
+        mask = mask[part]
+        return cls(actions[part][mask], events.identity[part][mask], len(events.identities[0]))
 
     @property
     def makes(self) -> int:
@@ -64,7 +63,7 @@ class Uses:
         >>> [uses.reads(replacement, 2) for replacement in REPLACEMENTS]
         [6, 6, 5]
         """
-        frames = min(frames, self.page_count + 1)
+        frames = min(frames, self.page_count)  # all that there are fit: more change nothing
         if replacement == "optimal":
             return int(_optimal(self.actions, self.pages, self.page_count, frames))
         is_lru = replacement == "lru"

@@ -24,8 +24,9 @@ import numpy.typing as npt
 from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
 
-from .events import KIND, Events, Int64s, Walked, walk_number
+from .events import KIND, Events, Int64s
 from .text import Ink, cut, escaped, table, width_of, wrapped
+from .walks import CONTESTED, Walked, walk_number
 
 LEFT_LOAD, RIGHT_LOAD, BOTH_LOADS, AGAIN = "▨", "▩", "▣", "◆"
 VISITED, WITHIN_REACH, BEYOND = "■", "·", " "
@@ -185,6 +186,8 @@ def _headline(events: Events, drawing: Drawing) -> str:
     ]
     if lost:
         lines.append(f"{lost:,} of the reads served no visit after them")
+    if walk.is_contested:
+        lines.append(CONTESTED)
     return "\n".join(lines)
 
 

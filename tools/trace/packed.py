@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 
 from matwin.storage.trace import EVENTS
 
-from .events import Events, Int64s, Walked, walks
+from .events import Events, Int64s
+from .walks import Walked, walks
 
 Array = npt.NDArray[Any]
 NARROW = ("uint8", "int8", "uint16", "int16", "uint32", "int32")
@@ -76,6 +77,8 @@ def pack(events: Events, summary: dict[str, Any]) -> Packed:
         "key_window": keys.windows,
         "key_page": keys.pages,
     }
+    if every and every[0].owners is not None:
+        columns["owner"] = every[0].owners
     blocks = [array_block(name, values) for name, values in columns.items()]
     layouts = [_layout(walk, keys) for walk in every]
     texts = {"reasons": reasons, "walks": layouts, "summary": summary}
@@ -133,6 +136,7 @@ def _layout(walk: Walked, keys: _Keys) -> dict[str, object]:
         "pairs": walk.reach.pairs,
         "explain": walk.explain,
         "is_self": walk.is_self,
+        "is_contested": walk.is_contested,
         "names": [walk.left, walk.right],
         "left": left.tolist(),
         "right": [] if walk.is_self else right.tolist(),

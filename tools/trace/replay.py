@@ -23,13 +23,13 @@ from matwin.scheduler.choose import FRAMES_MIN
 from matwin.storage.errors import InputError
 
 from .caches import REPLACEMENTS, Uses
-from .events import Events, Walked, walk_number, walks
+from .events import Bools, Events
 from .text import cut, escaped, plot, table
+from .walks import CONTESTED, FRAMES_MAX, Walked, walk_number, walks
 
 PLANS_SHOWN = 4
 FRAMES_SHOWN = 10
 FRAMES_ASKED_MAX = 48
-FRAMES_MAX = 2**30
 PAIRS_QUICK = 2_000_000
 PAIRS_MAX = 2**31
 _HIDES = "where they meet, the last of these is shown"
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     frames = None if args.frames is None else parse_frames(args.frames)
     events = Events.open(args.file)
     every, chosen = _plans(events, args)
-    part = slice(chosen[0].start, chosen[0].end) if args.plan is not None else slice(0, len(events))
-    uses = Uses.of(events, part.start, part.stop)
+    part = chosen[0].part(events) if args.plan is not None else slice(None)
+    uses = Uses.of(events, part)
     if not every and not uses.count:
         raise InputError(f"{events.source} has neither plans nor page uses to replay")
     planned = [replan(events, walk, frames, modes) for walk in chosen]
@@ -135,20 +135,14 @@ def replan(
             f"{events.source}, event {walk.seq}: {walk.reach.pairs:,} pairs are too many to plan "
             f"again; at most {PAIRS_MAX:,}"
         )
-    costs = []
-    for count in frames or _usual_frames(walk):
-        for mode in modes:
-            schedule = plan(walk.reach, frames=count, mode=mode)
-            costs.append(
-                {
-                    "frames": count,
-                    "mode": mode,
-                    "page_reads": schedule.page_reads,
-                    "left_reads": schedule.left_reads,
-                    "right_reads": schedule.right_reads,
-                    "mode_switches": schedule.mode_switches,
-                }
-            )
+    counts = frames or _usual_frames(walk)
+    useful = sorted({_useful(count, walk.node_count) for count in counts})
+    planned = {(n, mode): _planned(walk, n, mode) for n in useful for mode in modes}
+    costs = [
+        {"frames": count, "mode": mode, **planned[_useful(count, walk.node_count), mode]}
+        for count in counts
+        for mode in modes
+    ]
     return {
         "plan": walk.number,
         "seq": walk.seq,
@@ -162,16 +156,36 @@ def replan(
         "frames": walk.frames,
         "page_reads": walk.page_reads,
         "reads": len(walk.uses(events, "read")[0]),
+        "is_contested": walk.is_contested,
         "bound": walk.pages_needed,
         "costs": costs,
     }
 
 
+def _planned(walk: Walked, frames: int, mode: str) -> dict[str, int]:
+    schedule = plan(walk.reach, frames=frames, mode=mode)
+    return {
+        "page_reads": schedule.page_reads,
+        "left_reads": schedule.left_reads,
+        "right_reads": schedule.right_reads,
+        "mode_switches": schedule.mode_switches,
+    }
+
+
+def _useful(frames: int, pages: int) -> int:
+    """No more frames than pages: what a trace or a command line asks for costs no memory.
+
+    >>> _useful(300_000_000, 14), _useful(4, 14), _useful(4, 1)
+    (14, 4, 2)
+    """
+    return max(min(frames, pages), FRAMES_MIN)
+
+
 def _usual_frames(walk: Walked) -> list[int]:
     """Around the frames that the plan had, up to where everything fits."""
-    own = max(walk.frames, FRAMES_MIN)
+    own = _useful(walk.frames, walk.node_count)
     if walk.reach.pairs > PAIRS_QUICK:
-        return sorted({max(own // 2, FRAMES_MIN), own, 2 * own})
+        return sorted({max(own // 2, FRAMES_MIN), own, _useful(2 * own, walk.node_count)})
     low = max(own // 4, FRAMES_MIN)
     high = max(min(4 * own, walk.pages_needed), own)
     return sorted({own, *_spread(low, high, FRAMES_SHOWN)})
@@ -188,9 +202,11 @@ def _plan_text(found: dict[str, Any], modes: list[str]) -> str:
     frames = sorted({count for count, _ in reads})
     bound = found["bound"]
     best = {count: min(reads[count, mode] for mode in modes) for count in frames}
+    pages = found["left_pages"] + (0 if found["is_self"] else found["right_pages"])
+    own = {found["frames"], _useful(found["frames"], pages)}
     rows = [
         [
-            f"{count:,}{' ←' if count == found['frames'] else '  '}",
+            f"{count:,}{' ←' if count in own else '  '}",
             *(f"{reads[count, mode]:,}" for mode in modes),
             f"{bound:,}",
             f"{best[count] / bound:.2f}×" if bound else "–",
@@ -206,6 +222,8 @@ def _plan_text(found: dict[str, Any], modes: list[str]) -> str:
         "",
         table(["frames  ", *modes, "bound", "best"], rows, ">" * (len(modes) + 3)),
     ]
+    if found["is_contested"]:
+        lines.insert(2, CONTESTED)
     if len(frames) > 1:
         curve = plot([f"{count}" for count in frames], {"─": [bound] * len(frames), **series})
         lines += [
@@ -220,7 +238,11 @@ def _plan_text(found: dict[str, Any], modes: list[str]) -> str:
 
 
 def reuse(
-    events: Events, part: slice, uses: Uses, frames: list[int] | None, replacements: list[str]
+    events: Events,
+    part: Bools | slice,
+    uses: Uses,
+    frames: list[int] | None,
+    replacements: list[str],
 ) -> dict[str, Any]:
     """What the trace's own page uses cost with these frames under these replacements."""
     seen = len(np.unique(uses.pages))

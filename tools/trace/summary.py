@@ -24,8 +24,9 @@ import pyarrow as pa
 from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
 
-from .events import KIND, Bools, Events, Int64s, Walked, walks
+from .events import KIND, Bools, Events, Int64s
 from .text import cut, escaped, percent, seconds, spark, table
+from .walks import CONTESTED, Walked, walks
 
 BUCKETS_MAX = 200
 REASONS_SHOWN = 20
@@ -158,6 +159,7 @@ def _plan(events: Events, walk: Walked) -> dict[str, Any]:
         "right_pages": walk.right_count,
         "is_self": walk.is_self,
         "outcome": walk.outcome,
+        "is_contested": walk.is_contested,
         "duration_ns": int(events.time_ns[walk.end - 1]) - int(events.time_ns[walk.start]),
         "explain": walk.explain,
         "overlap": overlap(events, walk),
@@ -180,11 +182,10 @@ def overlap(events: Events, walk: Walked) -> dict[str, int]:
     pages = events.identity[places]
     is_pair = is_begin[:-1] & ~is_begin[1:] & (pages[:-1] == pages[1:])
     begin, end = places[:-1][is_pair], places[1:][is_pair]
-    kinds = events.kind[walk.start : walk.end]
-    started = np.cumsum(kinds == KIND["visit"])
-    running: Int64s = started - np.cumsum(kinds == KIND["visited"])
-    begin, end = begin - walk.start, end - walk.start
-    overlapped = (running[begin] > 0) | (started[end] > started[begin])
+    started, visited = (walk.places_of(events, kind) for kind in ("visit", "visited"))
+    started_then, ended_then = (np.searchsorted(started, places) for places in (begin, end))
+    is_running = started_then > np.searchsorted(visited, begin)
+    overlapped = is_running | (ended_then > started_then)
     return {"fetches": len(begun), "overlapped": int(overlapped.sum())}
 
 
@@ -353,7 +354,8 @@ def _plans(plans: list[dict[str, Any]]) -> str:
     rows = [_plan_row(at, plan) for at, plan in enumerate(plans[:PLANS_SHOWN])]
     text = table(head, rows, ">><<" + ">" * (len(head) - 5) + "<")
     more = len(plans) - PLANS_SHOWN
-    return text + (f"\n… and {more:,} more plans; --json has them all" if more > 0 else "")
+    text += f"\n… and {more:,} more plans; --json has them all" if more > 0 else ""
+    return text + (f"\n{CONTESTED}" if any(plan["is_contested"] for plan in plans) else "")
 
 
 def _plan_row(number: int, plan: dict[str, Any]) -> list[str]:

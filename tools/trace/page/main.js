@@ -158,7 +158,8 @@ function tellWalk(app) {
     : `${whole(walk.left.length)} × ${whole(walk.right.length)} pages`;
   const outcome = walk.outcome === "done" ? "" : ` · ${shown(walk.outcome) || "not finished in this trace"}`;
   setText(byId("walk-facts"), `${sides} · ${plural(walk.frames, "frame")} · `
-    + `${whole(walk.page_reads)} reads planned, ${whole(walk.walkLoads.length)} made${outcome}`);
+    + `${whole(walk.page_reads)} reads planned, ${whole(walk.walkLoads.length)} made${outcome}`
+    + (walk.is_contested ? " · walks overlap; what they share can't be told apart" : ""));
   setText(byId("explain"), walk.explain.split("\n").map(shown).join("\n"));
   app.matrix.canvas.setAttribute("aria-label",
     `Pair matrix: columns are pages of ${left}, rows are pages of ${right}`);

@@ -23,6 +23,7 @@ function makeModel({ head, blocks }) {
     bytes: blocks.bytes,
     epoch: blocks.epoch,
     mate: blocks.mate,
+    owner: blocks.owner, // the walk of each event, where walks overlap
     why: blocks.why,
     keyWindow: blocks.key_window,
     keyPage: blocks.key_page,

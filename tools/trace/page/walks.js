@@ -62,6 +62,7 @@ function visitsOf(model, walk) {
   const { read, evict, visit, mode: modeCode } = model.code;
   let modeNow = 0;
   for (let place = walk.start; place < walk.end; place++) {
+    if (model.owner && model.owner[place] !== walk.number) continue;
     const kind = model.event[place];
     const key = model.key[place];
     if (kind === visit) {
