@@ -169,6 +169,25 @@ def written(
     return path
 
 
+def overlapping(path: Path) -> Path:
+    """Two walks at once, over the same pages of different windows; 2 and 3 pairs, in turns."""
+    events: list[tuple[object, ...]] = []
+    sides = [("a", "b", 2), ("c", "d", 3)]
+    for left, right, pages in sides:
+        layout = {"mode": left, "frames": 4, "left": list(range(pages)), "right": [0],
+                  "reach": [[i, 0, 1] for i in range(pages)]}  # fmt: skip
+        events.append(("plan", left, -1, -1, 0, 0, json.dumps(layout), (right, -1)))
+        events.append(("mode", left, -1, -1, 0, 0, f"{left}: asked for", (right, -1)))
+        events += [(kind, right, 0, 0, 9, 0, "") for kind in ("fetch", "read")]
+    for page in range(3):
+        for left, right, pages in sides:
+            if page < pages:
+                events += [(kind, left, page, 1, 9, 0, "") for kind in ("fetch", "read")]
+                events += [(k, left, page, -1, 0, 0, "", (right, 0)) for k in ("visit", "visited")]
+    events += [("walked", left, -1, -1, 0, 0, "done", (right, -1)) for left, right, _ in sides]
+    return written(path, events)
+
+
 def large(path: Path, count: int = 1_000_000, pages: int = 500) -> Path:
     """A trace of so many events, most of them uses of pages, written as Arrow."""
     random = np.random.default_rng(7)

@@ -346,6 +346,17 @@ def test_a_self_join_and_several_walks(browser: Any, tmp_path: Path) -> None:
         assert visited(page) == 29
 
 
+def test_walks_that_overlap(browser: Any, tmp_path: Path) -> None:
+    trace = traces.overlapping(tmp_path / "two.trace")
+    with browsers.opened(browser, written(trace)) as page:
+        for number, (visits, reads) in enumerate([(2, 3), (3, 4)]):
+            page.select_option("#walk", str(number))
+            frames_pass(page, 3)
+            assert visited(page) == visits
+            facts = page.text_content("#walk-facts")
+            assert f"{reads} made" in facts and "told apart" not in facts
+
+
 def test_traces_with_next_to_nothing(browser: Any, tmp_path: Path) -> None:
     empty = traces.written(tmp_path / "empty.trace", [])
     with browsers.opened(browser, written(empty), state="empty") as page:

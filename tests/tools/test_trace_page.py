@@ -67,6 +67,16 @@ def test_layouts_come_with_the_pages_keys(walk: Path) -> None:
     assert (layout["start"], layout["end"]) == (told.start, told.end)
 
 
+def test_events_come_with_their_walk_where_walks_overlap(walk: Path, tmp_path: Path) -> None:
+    events = Events.open(walk)
+    assert "owner" not in {block.name for block in pack(events, summarize(events)).blocks}
+    events = Events.open(traces.overlapping(tmp_path / "t"))
+    found = {block.name: unpack(block) for block in pack(events, summarize(events)).blocks}
+    places = events.places_of("visit", "visited", "fetch", "read", "mode")
+    expected = [int(events.names[at] in "cd") for at in events.window[places]]
+    assert found["owner"][places].tolist() == expected
+
+
 @pytest.mark.parametrize("name", ["page", "time_ns"])
 def test_numbers_take_the_narrowest_type_that_holds_them(name: str) -> None:
     for dtype in NARROW:
