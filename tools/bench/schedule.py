@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -121,12 +122,15 @@ def measure(cases: list[Case], repeat: int = 1, width: int = WIDTH) -> Iterator[
         progress.clear()
 
 
+@cache
 def compile_all() -> None:
-    """Make every planner run once, on both kinds of join, so that no time has compiling in it."""
+    """Make every planner run, on both kinds of join, so that no time has compiling in it.
+
+    Auto runs all of them.  Once in a process is enough.
+    """
     for is_self in (False, True):
         for frames in (3, 20):
-            for mode in MODES:
-                plan(band(60, 15, is_self=is_self), frames=frames, mode=mode)
+            plan(band(60, 15, is_self=is_self), frames=frames, mode=AUTO)
 
 
 def _row(case: Case, repeat: int, width: int) -> Row:
