@@ -47,6 +47,7 @@ class States(NamedTuple):
     slots: Int32s  # the node in each frame
     in_use: Int64s  # how many frames are
     left: Int64s  # pairs to do in all
+    fresh: Int64s  # in the order of degrees, where to look for a page to begin with
     potential: Floats
     mark: UInt64s
 
@@ -72,17 +73,20 @@ class Partners(NamedTuple):
 
 
 def beam(
-    graph: Graph, frames: int, width: int, exponent: float = EXPONENT
+    graph: Graph, frames: int, width: int, exponent: float = EXPONENT, tie_break: float = TIE_BREAK
 ) -> tuple[Int32s, Int32s]:
     """The moves that a beam of this width finds: nodes to load, and what each replaces."""
     frames = min(frames, len(graph.degree))
     degrees = np.arange(int(graph.degree.max(initial=0)) + 1)
     weight = (degrees / max(frames - 1, 1)) ** exponent
-    return _beam(graph, frames, width, weight)
+    order = np.argsort(graph.degree, kind="stable").astype(np.int32)
+    return _beam(graph, frames, width, weight, order, tie_break)
 
 
 @njit(cache=True, nogil=True)
-def _beam(graph: Graph, frames: Int, width: Int, weight: Floats) -> tuple[Int32s, Int32s]:
+def _beam(
+    graph: Graph, frames: Int, width: Int, weight: Floats, order: Int32s, tie_break: Real
+) -> tuple[Int32s, Int32s]:
     nodes, pairs = len(graph.degree), graph.pairs
     here = _states(graph, frames, width)
     there = _states(graph, frames, width) if width > 1 else here
@@ -95,7 +99,19 @@ def _beam(graph: Graph, frames: Int, width: Int, weight: Floats) -> tuple[Int32s
     while found == NOBODY:
         count = np.int64(0)
         for state in range(alive):
-            count = _propose(graph, here, state, frames, weight, partners, moves, count, per_state)
+            count = _propose(
+                graph,
+                here,
+                state,
+                frames,
+                weight,
+                order,
+                tie_break,
+                partners,
+                moves,
+                count,
+                per_state,
+            )
         chosen = _best(moves, count, width)
         alive = len(chosen)
         for to in range(alive):
@@ -128,6 +144,7 @@ def _states(graph: Graph, frames: Int, width: Int) -> States:
         np.zeros((width, frames), np.int32),
         np.zeros(width, np.int64),
         np.full(width, graph.pairs, np.int64),
+        np.zeros(width, np.int64),
         np.zeros(width),
         np.zeros(width, np.uint64),
     )
@@ -169,6 +186,7 @@ def _copy(source: States, state: Int, target: States, to: Int) -> None:
         target.slots[to, slot] = source.slots[state, slot]
     target.in_use[to] = source.in_use[state]
     target.left[to] = source.left[state]
+    target.fresh[to] = source.fresh[state]
     target.mark[to] = source.mark[state]
 
 
@@ -179,6 +197,8 @@ def _propose(
     state: Int,
     frames: Int,
     weight: Floats,
+    order: Int32s,
+    tie_break: Real,
     partners: Partners,
     moves: Moves,
     start: Int,
@@ -191,11 +211,11 @@ def _propose(
     seen = _gather(graph, states, state, weight, partners)
     victim = np.int64(_finished(states, state) if states.in_use[state] == frames else NOBODY)
     if seen == 0:
-        node = np.int64(_fresh(states, state))
+        node = np.int64(_fresh(states, state, order))
         _put(moves, start, states, state, node, victim, 0.0, potential, np.uint64(0))
         return start + 1
     must_choose = states.in_use[state] == frames and victim == NOBODY
-    use = _uses(graph, states, state, partners) if must_choose else np.zeros(0)
+    use = _uses(graph, states, state, partners) * tie_break if must_choose else np.zeros(0)
     count = start
     for at in range(seen):
         node = np.int64(partners.seen[at])
@@ -286,14 +306,12 @@ def _finished(states: States, state: Int) -> Int:
 
 
 @njit(cache=True, nogil=True)
-def _fresh(states: States, state: Int) -> Int:
+def _fresh(states: States, state: Int, order: Int32s) -> Int:
     """Where to begin: with a page that meets few."""
     to_do = states.to_do[state]
-    best = NOBODY
-    for node in range(len(to_do)):
-        if to_do[node] and (best == NOBODY or to_do[node] < to_do[best]):
-            best = node
-    return best
+    while to_do[order[states.fresh[state]]] == 0:
+        states.fresh[state] += 1
+    return order[states.fresh[state]]
 
 
 @njit(cache=True, nogil=True)
@@ -311,7 +329,7 @@ def _offer(
     mark: Int,
 ) -> Int:
     """Keep a move if it is among the best of its state; the place of the worst comes first."""
-    rank = states.potential[state] - gain + TIE_BREAK * use
+    rank = states.potential[state] - gain + use
     if count - start < room:
         _put(moves, count, states, state, node, victim, gain, rank, mark)
         count += 1

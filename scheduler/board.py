@@ -124,6 +124,11 @@ def transposed(
     return back, back_first, back_limit
 
 
+def frames_usable(graph: Graph, frames: int) -> int:
+    """No more frames than there are pages: what is beyond them only costs memory."""
+    return min(frames, max(len(graph.degree), 2))
+
+
 def board_of(graph: Graph, frames: int) -> Board:
     """An empty board."""
     nodes = len(graph.degree)

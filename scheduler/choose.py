@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from matwin.storage.errors import InputError
 
-from .board import Graph, graph_of, only_for_room
+from .board import Graph, frames_usable, graph_of, only_for_room
 from .crabstep import CRABSTEP, crabstep
 from .gallop import gallop
 from .lookahead import lookahead
-from .reach import Int32s, Reach
+from .reach import Int32s, Reach, whole_number
 from .schedule import Schedule, Stretch
 
 MODES = ("gallop", "crabstep", "lookahead", "auto")
@@ -49,28 +49,30 @@ def plan(
     """
     if mode not in MODES:
         raise InputError(f"mode={mode!r}: the modes are {', '.join(MODES)}")
-    if isinstance(frames, bool) or not isinstance(frames, int | np.integer):
-        raise InputError(f"frames={frames!r}: a whole number of frames is needed")
+    whole_number(frames, "frames")
     if frames < FRAMES_MIN:
         raise InputError(f"frames={frames}: a pair of pages needs at least {FRAMES_MIN} frames")
     if not isinstance(reach, Reach):
         reach = Reach.of(reach, right_pages=right_pages, is_self=is_self)
-    graph = graph_of(reach)
-    if mode == "auto":
-        return _auto(reach, graph, int(frames))
-    return _PLANNERS[mode](reach, graph, int(frames))
+    elif is_self or right_pages is not None:
+        raise InputError("a Reach knows itself whether it is a self-join and how many pages it has")
+    return _PLANNERS[mode](reach, graph_of(reach), int(frames))
 
 
 def _gallop(reach: Reach, graph: Graph, frames: int) -> Schedule:
-    nodes, victims = gallop(graph, frames)
-    victims = only_for_room(nodes, victims, frames)
+    usable = frames_usable(graph, frames)
+    nodes, victims = gallop(graph, usable)
+    victims = only_for_room(nodes, victims, usable)
     stretch = Stretch(0, "gallop", "column by column")
-    return Schedule(reach, frames, "gallop", nodes, victims, (stretch,), is_in_order=True)
+    # In a self-join a page serves as column and as partner, and one load may complete columns.
+    is_in_order = not reach.is_self
+    return Schedule(reach, frames, "gallop", nodes, victims, (stretch,), is_in_order=is_in_order)
 
 
 def _crabstep(reach: Reach, graph: Graph, frames: int) -> Schedule:
-    nodes, victims, modes = crabstep(graph, frames)
-    victims = only_for_room(nodes, victims, frames)
+    usable = frames_usable(graph, frames)
+    nodes, victims, modes = crabstep(graph, usable)
+    victims = only_for_room(nodes, victims, usable)
     return Schedule(reach, frames, "crabstep", nodes, victims, _stretches(modes))
 
 
@@ -88,7 +90,9 @@ def _stretches(modes: Int32s) -> tuple[Stretch, ...]:
 
 
 def _lookahead(reach: Reach, graph: Graph, frames: int) -> Schedule:
-    (nodes, victims), search = lookahead(reach, graph, frames)
+    usable = frames_usable(graph, frames)
+    (nodes, victims), search = lookahead(reach, graph, usable)
+    victims = only_for_room(nodes, victims, usable)
     stretch = Stretch(0, "lookahead", f"found by {search}")
     return Schedule(reach, frames, "lookahead", nodes, victims, (stretch,), f"found by {search}")
 
@@ -111,4 +115,4 @@ def _auto(reach: Reach, graph: Graph, frames: int) -> Schedule:
     )  # fmt: skip
 
 
-_PLANNERS = {"gallop": _gallop, "crabstep": _crabstep, "lookahead": _lookahead}
+_PLANNERS = {"gallop": _gallop, "crabstep": _crabstep, "lookahead": _lookahead, "auto": _auto}

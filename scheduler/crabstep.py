@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .board import NOBODY, Board, Graph, board_of, evict, load, pair_number
+from .board import NOBODY, Board, Graph, UInt8s, board_of, evict, load, pair_number
 from .reach import Int, Int32s, Int64s
 
 GALLOP, CRABSTEP = 0, 1
@@ -38,6 +38,8 @@ class Log(NamedTuple):
     partners: Int32s  # room for the pairs of one move
     finished: Int32s  # pages that were done while in a frame, in that order
     queue: Int64s  # [where that list begins, where it ends]
+    coming: Int32s  # room for the pages of one sidestep
+    is_coming: UInt8s
 
 
 def crabstep(graph: Graph, frames: int) -> tuple[Int32s, Int32s, Int32s]:
@@ -56,6 +58,8 @@ def _crabstep(board: Board, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s
         np.empty(len(board.slots), np.int32),
         np.empty(len(graph.degree), np.int32),
         np.zeros(2, np.int64),
+        np.empty(len(graph.degree), np.int32),
+        np.zeros(len(graph.degree), np.uint8),
     )
     column: Int = np.int64(NOBODY)
     for owner in range(len(graph.degree)):
@@ -92,11 +96,36 @@ def _bring_owner(board: Board, log: Log, frames: Int, owner: Int, column: Int) -
 def _sidestep(board: Board, log: Log, owner: Int) -> Int:
     """Stream the following pages past those in frames; the last one streamed."""
     stream = np.int64(owner)
-    for node in range(owner + 1, _streaming_limit(board, owner)):
-        if board.place[node] < 0 and _meets_any(board, node, owner):
-            _move(board, log, node, stream, CRABSTEP)
-            stream = np.int64(node)
+    coming = _coming(board, log, owner)
+    coming.sort()
+    for at in range(len(coming)):
+        node = np.int64(coming[at])
+        _move(board, log, node, stream, CRABSTEP)
+        stream = node
     return stream
+
+
+@njit(cache=True, nogil=True)
+def _coming(board: Board, log: Log, owner: Int) -> Int32s:
+    """The pages that have something to do with one in a frame, but for the column's own."""
+    graph, slots, place, is_done = board.graph, board.slots, board.place, board.is_done
+    own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
+    found, is_found, count = log.coming, log.is_coming, 0
+    for at in range(board.in_use[0]):
+        node = slots[at]
+        if node == owner:
+            continue
+        for k in range(graph.starts[node], graph.starts[node + 1]):
+            for partner in range(graph.first[k], graph.limit[k]):
+                if place[partner] >= 0 or is_found[partner]:
+                    continue
+                if not is_done[pair_number(own_starts, own, left_nodes, node, partner)]:
+                    is_found[partner] = 1
+                    found[count] = partner
+                    count += 1
+    for at in range(count):
+        is_found[found[at]] = 0
+    return found[:count]
 
 
 @njit(cache=True, nogil=True)
@@ -132,29 +161,3 @@ def _finished(board: Board, log: Log) -> Int:
         return NOBODY
     log.queue[0] += 1
     return log.finished[log.queue[0] - 1]
-
-
-@njit(cache=True, nogil=True)
-def _streaming_limit(board: Board, owner: Int) -> Int:
-    """One more than the last node that could meet a pinned page."""
-    graph = board.graph
-    limit = 0
-    for at in range(board.in_use[0]):
-        node = board.slots[at]
-        last = graph.starts[node + 1] - 1
-        if node != owner and last >= graph.starts[node]:
-            limit = max(limit, graph.limit[last])
-    return limit
-
-
-@njit(cache=True, nogil=True)
-def _meets_any(board: Board, node: Int, owner: Int) -> bool:
-    """Whether the node has something to do with a page in a frame, but for the column's own."""
-    graph, slots, is_done = board.graph, board.slots, board.is_done
-    own_starts, own, left_nodes = graph.own_starts, graph.own, graph.left_nodes
-    for at in range(board.in_use[0]):
-        if slots[at] != owner:
-            pair = pair_number(own_starts, own, left_nodes, node, slots[at])
-            if pair >= 0 and not is_done[pair]:
-                return True
-    return False

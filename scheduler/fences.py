@@ -38,6 +38,7 @@ from .reach import Int, Int64s, Reach
 AT_FIRST, AT_LAST = 1, 2
 BOTH_AT_BOTH = 15  # a situation is the left side's flags, and four times the right side's
 BOTH_FREE = 0
+BLOCKS = (512, 64, 8)
 
 
 def reach_of(grid: Grid, left: Sequence[PageRef], right: Sequence[PageRef] | None = None) -> Reach:
@@ -100,9 +101,13 @@ def _meeting(bounds: Int64s, first: Int64s, last: Int64s) -> Int64s:
     found = np.empty((len(bounds) + 16, 3), np.int64)
     count = 0
     for left in range(len(bounds)):
-        start, limit = _outer(bounds[left], first, last)
+        right, limit = _outer(bounds[left], first, last)
         is_open = False
-        for right in range(start, limit):
+        while right < limit:
+            skip = _skipped(bounds[left], first, last, right, limit)
+            if skip:
+                right, is_open = right + skip, False
+                continue
             meets = _meets(bounds[left], first[right], last[right])
             if meets and not is_open:
                 if count == len(found):
@@ -116,7 +121,19 @@ def _meeting(bounds: Int64s, first: Int64s, last: Int64s) -> Int64s:
             if meets:
                 found[count - 1, 2] = right + 1
             is_open = meets
+            right += 1
     return found[:count]
+
+
+@njit(cache=True, nogil=True)
+def _skipped(bounds: Int64s, first: Int64s, last: Int64s, right: Int, limit: Int) -> Int:
+    """How many pages from here on can't be met: pages that follow each other are like one page
+    from the first's first cell to the last's last, and mostly all of them are far off."""
+    for size in BLOCKS:
+        is_block = right % size == 0 and right + size <= limit
+        if is_block and not _meets(bounds, first[right], last[right + size - 1]):
+            return size
+    return 0
 
 
 @njit(cache=True, nogil=True)

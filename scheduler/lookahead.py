@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .beam import beam
+from .beam import EXPONENT, TIE_BREAK, beam
 from .board import NOBODY, Graph, board_of, graph_of
 from .crabstep import crabstep
 from .grouped import carried_out, grouped
@@ -30,21 +30,26 @@ from .straighten import PAIRS_MAX, is_staircase, straightened
 Moves = tuple[Int32s, Int32s]
 
 EFFORT_PER_LOAD = 4e3
-EFFORT_LEAST = 5e5
+EFFORT_LEAST = 2.5e6
 EFFORT_MAX = 5e7
 """What may be spent on a beam for each page that has to be read, and on any search at least and at
 most.  A unit is a look at one partner of one page in a frame, 20 to 80 ns, so that planning a read
-costs about as much as making it, small layouts some 20 ms, and none more than seconds."""
-WIDTH_MAX = 512
+costs about as much as making it, small layouts up to some hundred ms, large ones seconds."""
+WIDTH_MAX = 1024
 GREEDY_EXPONENTS = (0.1, 0.05, 0.3)
 """One pass is at the mercy of its ties: 2,508 to 2,766 reads on a band of 600 pages with 201
 partners each in 64 frames.  The best of three costs little."""
-EXPONENTS = (0.1, 0.5)
-"""The second is better in wide beams, which only small layouts can afford: 47 reads instead of 51
-on a band of 14 pages with nine partners each in four frames."""
+SMALL_SEARCHES = ((0.5, TIE_BREAK), (1.0, 0.0))
+"""Exponents and tie-breaks that are better in wide beams, which only small layouts can afford: 47
+reads instead of 51 on a band of 14 pages with nine partners each in four frames, and 18 instead of
+19 where ten pages all meet each other in four frames."""
 SMALL_PAIRS_MAX = 300
 GROUP_FRAMES = (8, 12, 16)
-POLISH_PAIRS_MAX = 4_000_000
+WIDE, LARGE_PAIRS = 7, 20_000
+"""Where a page meets so many times more pages than there are frames, crabstep is near the optimum
+and no search has found less.  Small layouts are searched all the same."""
+POLISH_EACH_MAX, POLISH_BEST_MAX = 1e6, 3e7
+"""Every result is polished while a round costs some milliseconds, beyond that the best alone."""
 
 
 def lookahead(reach: Reach, graph: Graph, frames: int) -> tuple[Moves, str]:
@@ -52,21 +57,28 @@ def lookahead(reach: Reach, graph: Graph, frames: int) -> tuple[Moves, str]:
     if graph.pairs == 0:
         return (np.empty(0, np.int32), np.empty(0, np.int32)), "looking: nothing meets"
     least = int((graph.degree > 0).sum())
-    best: tuple[Moves, str] | None = None
+    found: list[tuple[Moves, str]] = []
     for moves, name in _searches(reach, graph, frames):
-        if reach.pairs <= POLISH_PAIRS_MAX:
-            moves = polish(graph, frames, *moves)
-        if best is None or len(moves[0]) < len(best[0][0]):
-            best = moves, name
-        if len(moves[0]) == least:
+        is_cheap = _polishing(graph, frames, moves) <= POLISH_EACH_MAX
+        found.append((polish(graph, frames, *moves) if is_cheap else moves, name))
+        if len(found[-1][0][0]) == least:
             break
-    assert best is not None
-    return best
+    moves, name = min(found, key=lambda one: len(one[0][0]))
+    if _polishing(graph, frames, moves) <= POLISH_BEST_MAX:
+        moves = polish(graph, frames, *moves)
+    return moves, name
+
+
+def _polishing(graph: Graph, frames: int, moves: Moves) -> float:
+    """What a round of polishing costs: a look at every visit, and one at every frame a load."""
+    return 2.0 * graph.pairs + len(moves[0]) * frames
 
 
 def _searches(reach: Reach, graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
-    yield from _greedy_passes(graph, frames)
     yield from _sidesteps(reach, graph, frames)
+    if graph.pairs > LARGE_PAIRS and _partners(graph) > WIDE * frames:
+        return
+    yield from _greedy_passes(graph, frames)
     for few in GROUP_FRAMES:
         if frames >= 2 * few:
             yield from _in_groups(reach, graph, frames, frames // few)
@@ -77,7 +89,7 @@ def _greedy_passes(graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
     """One for each exponent, as long as they are affordable."""
     each = _effort(graph, frames)
     for number, exponent in enumerate(GREEDY_EXPONENTS, 1):
-        if number * each <= EFFORT_MAX:
+        if each <= EFFORT_MAX / number**2:
             yield beam(graph, frames, 1, exponent), "a greedy pass"
 
 
@@ -86,8 +98,9 @@ def _wide_beams(graph: Graph, frames: int) -> Iterator[tuple[Moves, str]]:
     width = int(affordable / (_effort(graph, frames) + _copying(graph, frames)))
     width = min(width, WIDTH_MAX)
     if width > 1:
-        for exponent in EXPONENTS if graph.pairs <= SMALL_PAIRS_MAX else EXPONENTS[:1]:
-            yield beam(graph, frames, width, exponent), f"a beam of {width}"
+        is_small = graph.pairs <= SMALL_PAIRS_MAX
+        for exponent, tie_break in SMALL_SEARCHES if is_small else [(EXPONENT, TIE_BREAK)]:
+            yield beam(graph, frames, width, exponent, tie_break), f"a beam of {width}"
 
 
 def _in_groups(reach: Reach, graph: Graph, frames: int, size: int) -> Iterator[tuple[Moves, str]]:
@@ -109,8 +122,14 @@ def _loads(graph: Graph, frames: int) -> float:
 
 def _effort(graph: Graph, frames: int) -> float:
     """What a greedy pass costs: loads, times pages in frames, times partners of each."""
-    nodes = len(graph.degree)
-    return _loads(graph, frames) * min(frames, nodes) * 2 * graph.pairs / max(nodes, 1)
+    return _loads(graph, frames) * min(frames, len(graph.degree)) * _partners(graph)
+
+
+def _partners(graph: Graph) -> float:
+    """Partners of a page in a frame: those with many stay there for long, so this is the average
+    over the pairs and not over the pages."""
+    degree = graph.degree.astype(np.float64)
+    return float((degree**2).sum() / max(degree.sum(), 1))
 
 
 def _copying(graph: Graph, frames: int) -> float:

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from matwin.storage.columns import INT64_MAX
 from matwin.storage.errors import InputError
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -59,6 +60,14 @@ class Reach:
         >>> Reach.of([(0, 2), (0, 3), [(0, 1), (2, 3)]]).pairs
         7
         """
+        if not isinstance(intervals, Sequence | np.ndarray) or isinstance(intervals, str):
+            raise InputError(
+                f"reach is {type(intervals).__name__}; give an entry for each left page"
+            )
+        if is_self and right_pages not in (None, len(intervals)):
+            raise InputError(f"right_pages={right_pages}: a self-join has {len(intervals)} pages")
+        if right_pages is not None:
+            whole_number(right_pages, "right_pages")
         owners, edges = _flat(intervals)
         pages = len(intervals) if is_self else right_pages
         return cls.from_intervals(owners, edges, len(intervals), pages, is_self=is_self)
@@ -118,7 +127,7 @@ def _flat(intervals: Sequence[Any] | npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
                 f"reach is an array of {intervals.dtype} with shape {intervals.shape}; "
                 "give whole numbers with one row (first, limit) for each left page"
             )
-        return np.arange(len(intervals)), intervals.astype(np.int64)
+        return np.arange(len(intervals)), _edges(np.minimum(intervals, INT64_MAX))
     owners, edges = [], []
     for left, entry in enumerate(intervals):
         for interval in [entry] if _is_pair(entry) else entry:
@@ -126,7 +135,20 @@ def _flat(intervals: Sequence[Any] | npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
                 raise InputError(f"reach of left page {left}: {interval!r} is no (first, limit)")
             owners.append(left)
             edges.append(tuple(interval))
-    return np.array(owners, np.int64), np.array(edges, np.int64).reshape(-1, 2)
+    return np.array(owners, np.int64), _edges(edges)
+
+
+def _edges(edges: Any) -> Int64s:
+    try:
+        return np.array(edges, np.int64).reshape(-1, 2)
+    except OverflowError as e:
+        raise InputError("reach: an interval is far out of range; page numbers are small") from e
+
+
+def whole_number(value: Any, name: str) -> None:
+    """Raise `InputError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name}={value!r}: a whole number is needed")
 
 
 def _is_pair(entry: Any) -> bool:

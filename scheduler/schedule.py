@@ -144,13 +144,15 @@ class Schedule:
         board = board_of(graph, self.frames)
         first = int(graph.own[0, 0]) if len(graph.own) else 0
         cursor = np.array([0, 0, first])
-        start = 0
+        start = emitted = 0
         while start < len(self.nodes):
             moves = (board, self.nodes, self.victims, start, VISITS_AT_A_TIME)
             start, ends, owners, partners = (
                 replay_in_order(*moves, cursor) if self.is_in_order else replay(*moves)
             )
+            emitted += len(owners)
             yield ends, owners, partners
+        assert emitted == graph.pairs, (emitted, graph.pairs)
 
     def _at(self, node: int) -> PageAt:
         lefts = self.reach.left_pages

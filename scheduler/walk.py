@@ -33,7 +33,8 @@ from matwin.storage.runs import PageRef
 from matwin.storage.units import format_size
 
 from .choose import FRAMES_MIN
-from .schedule import LEFT, RIGHT, Move, Schedule, Stretch
+from .reach import whole_number
+from .schedule import LEFT, RIGHT, Move, PageAt, Schedule, Stretch
 
 READ_AHEAD = 2
 NAMES_SHOWN = 6
@@ -89,6 +90,7 @@ class Walk:
         *,
         read_ahead: int = READ_AHEAD,
     ) -> None:
+        whole_number(read_ahead, "read_ahead")
         if read_ahead < 1:
             raise InputError(f"read_ahead={read_ahead}: at least one page is read ahead")
         if (right is None) != schedule.reach.is_self:
@@ -119,6 +121,12 @@ class Walk:
 
     def each(self, kernel: Callable[[Pair], Result], *, workers: int = 2) -> Iterator[Result]:
         """What the kernel makes of every pair, in the order of the schedule."""
+        whole_number(workers, "workers")
+        if workers < 1:
+            raise InputError(f"workers={workers}: at least one is needed")
+        return self._each(kernel, workers)
+
+    def _each(self, kernel: Callable[[Pair], Result], workers: int) -> Iterator[Result]:
         running: deque[tuple[Pair, Future[Result]]] = deque()
         with self._started() as loader, ThreadPoolExecutor(workers, "matwin-visit") as executor:
             try:
@@ -151,8 +159,10 @@ class Walk:
 
     def _pair(self, loader: _Loader, left: int, right: int) -> Pair:
         left_ref, right_ref = self._left[left], self._right[right]
+        # The pages of a self-join are all left.
+        right_at = PageAt(LEFT if self._schedule.reach.is_self else RIGHT, right)
         held = loader.held
-        return Pair(held[left_ref.page_id], held[right_ref.page_id], left_ref, right_ref)
+        return Pair(held[PageAt(LEFT, left)], held[right_at], left_ref, right_ref)
 
     @contextmanager
     def _started(self) -> Iterator[_Loader]:
@@ -160,6 +170,7 @@ class Walk:
         loader = _Loader(self._pool, self._moves(), self._read_ahead)
         why = "given up"
         try:
+            loader.start()
             yield loader
             why = "done"
         finally:
@@ -175,8 +186,9 @@ class Walk:
             begins = stretches.get(at)
             mode = begins.mode if begins else mode
             page = sides[move.page.side][move.page.page].page_id
-            victim = sides[move.victim.side][move.victim.page].page_id if move.victim else None
-            yield _Load(page, victim, move.visits, f"{mode}: {_meets(move)}", begins)
+            yield _Load(
+                move.page, page, move.victim, move.visits, f"{mode}: {_meets(move)}", begins
+            )
 
     def _layout(self) -> str:
         """The layout as JSON, for the trace."""
@@ -203,8 +215,9 @@ class Walk:
 class _Load:
     """A move of the schedule in terms of the pool."""
 
+    at: PageAt
     page: PageId
-    victim: PageId | None
+    victim: PageAt | None
     visits: list[tuple[int, int]]
     why: str
     begins: Stretch | None
@@ -217,12 +230,16 @@ class _Loader:
     """
 
     def __init__(self, pool: BufferPool, moves: Iterator[_Load], read_ahead: int) -> None:
-        self.held: dict[PageId, Pinned] = {}
+        self.held: dict[PageAt, Pinned] = {}
         self._pool = pool
         self._moves = moves
+        self._read_ahead = read_ahead
         self._thread = ThreadPoolExecutor(1, "matwin-load")
         self._ahead: deque[tuple[_Load, Future[Pinned]]] = deque()
-        for move in islice(moves, read_ahead):
+
+    def start(self) -> None:
+        """Begin to read ahead."""
+        for move in islice(self._moves, self._read_ahead):
             self._begin(move)
 
     @property
@@ -233,17 +250,17 @@ class _Loader:
     def is_leaving(self, pair: Pair) -> bool:
         """Whether the next move evicts a page of this pair."""
         victim = self._ahead[0][0].victim
-        return victim in (pair.left.page_id, pair.right.page_id)
+        return victim is not None and self.held[victim] in (pair.left, pair.right)
 
     def take(self) -> None:
         """Make the next move: its victim leaves, its page is held."""
         move, future = self._ahead[0]
         if move.victim is not None:
-            self.held.pop(move.victim).release()
-            self._pool.evict(
-                move.victim, f"for {self._pool.name_of(move.page.window)} {move.page.page}"
-            )
-        self.held[move.page] = future.result()
+            leaving = self.held.pop(move.victim)
+            leaving.release()
+            comes = f"{self._pool.name_of(move.page.window)} {move.page.page}"
+            self._pool.evict(leaving.page_id, f"for {comes}")
+        self.held[move.at] = future.result()
         self._ahead.popleft()
         following = next(self._moves, None)
         if following is not None:

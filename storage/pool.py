@@ -262,8 +262,9 @@ class BufferPool:
         with self._lock:
             try:
                 self._resize(frame, data.size)
-            except BudgetError:
-                self._remove(page_id)
+            except BaseException:
+                if page_id in self._frames:  # unless the pool was closed meanwhile
+                    self._remove(page_id)
                 self._lock.notify_all()
                 raise
             frame.data = data

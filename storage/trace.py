@@ -7,7 +7,7 @@ at a time.
     seq  time_ns  event  window  page  frame  bytes   epoch  mate_window  mate_page  why
       0     1843  make   left       0      0  262080      0                      -1  slab
       1     2977  write  left       0      0  262080      0                      -1  room
-      2     4102  visit  left       0      0       0      0  right                3  pair 1 of 29
+      2     4102  visit  left       0     -1       0      0  right                3
 
 A mate is the other page of a visit.  The counts in a trace equal the pool's counters: both are
 made by the same call.

@@ -93,6 +93,20 @@ def test_exact_against_every_cell(dimensions: int, keys: int, data: st.DataObjec
     assert pairs_of(reach_of(grid, left, right)) == brute_force(grid, left, right)
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_long_runs_against_every_cell(dimensions: int) -> None:
+    """Long enough that whole blocks of pages are skipped."""
+    generator = np.random.default_rng(dimensions)
+    grid = Grid((), tuple(Dimension.of(pa.field("d", pa.int64()), 1) for _ in range(dimensions)))
+    sides = []
+    for length in (30, 150):
+        cells = generator.integers(0, SIDE, (length + 1, dimensions)).tolist()
+        sides.append(refs([list(itertools.pairwise(sorted(map(tuple, cells))))]))
+    reach = reach_of(grid, *sides)
+    assert pairs_of(reach) == brute_force(grid, *sides)
+    assert 0 < reach.pairs < 30 * 150
+
+
 @pytest.mark.parametrize("dimensions", [4, 5, 6])
 @pytest.mark.parametrize("keys", [0, 1])
 @settings(max_examples=25, deadline=None)

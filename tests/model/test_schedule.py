@@ -220,6 +220,50 @@ def test_in_a_self_join_a_page_serves_both_sides() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_large_self_join_is_visited_whole(mode: str) -> None:
+    """All with all: the last load alone completes hundreds of pairs."""
+    pages = 600
+    for frames in (50, pages):
+        schedule = plan([(0, pages)] * pages, frames=frames, mode=mode, is_self=True)
+        assert sum(len(move.visits) for move in schedule.moves()) == pages**2
+
+
+def test_frames_beyond_the_pages_cost_nothing() -> None:
+    for mode in MODES:
+        schedule = plan(PAPER, frames=10**30, mode=mode)
+        assert (schedule.page_reads, schedule.frames) == (14, 10**30)
+        schedule.check()
+
+
+# Layouts on which an earlier planner was a read or more beyond this.
+HARD = [
+    ([(9, 10), (0, 9), (6, 10), (2, 3), (5, 11), (0, 4), (8, 8), (5, 6), (8, 8), (3, 8), (4, 10)],
+     4, True, 14),
+    ([(0, 10)] * 10, 4, True, 18),
+    ([(max(i - 6, 0), min(i + 7, 14)) for i in range(14)], 3, False, 78),
+    ([(max(i - 4, 0), min(i + 5, 14)) for i in range(14)], 3, False, 61),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "frames", "is_self", "known"), HARD)
+def test_hard_layouts_are_within_a_twentieth_of_the_best_known(
+    rows: list[Any], frames: int, is_self: bool, known: int
+) -> None:
+    assert plan(rows, frames=frames, is_self=is_self).page_reads <= 1.05 * known
+
+
+def test_pages_with_many_partners_are_planned_soon() -> None:
+    """Hubs, and many small pieces: what a search costs must not grow with their product."""
+    hub = np.array([[max(i - 3, 0), min(i + 4, 20_000)] for i in range(20_000)])
+    hub[10_000] = 0, 20_000
+    pieces = np.array([[i, i + 1] for i in range(60_000)])
+    pieces[:7] = PAPER
+    for rows in (hub, pieces, np.array([[0, 20_000]] * 2)):
+        schedule = plan(rows, frames=4)
+        assert schedule.page_reads <= 2.2 * len(rows) + 2 * 20_000 + schedule.visits // 3
+
+
 def test_several_runs_a_side_are_read_less_often_than_run_by_run() -> None:
     """Four runs over the same stretch: each left page meets three neighbours in each right run."""
     pages, runs = 20, 4
@@ -283,6 +327,16 @@ def test_explain_names_the_cost_and_the_reason() -> None:
         ({"frames": -3}, "frames=-3"),
         ({"frames": 2.5}, "whole number"),
         ({"frames": True}, "whole number"),
+        ({"frames": 4, "right_pages": 2.5}, "right_pages=2.5"),
+        ({"frames": 4, "right_pages": "3"}, "right_pages='3'"),
+        ({"frames": 4, "right_pages": True}, "right_pages=True"),
+        ({"frames": 4, "right_pages": 9, "is_self": True}, "a self-join has 7 pages"),
+        ({"reach": Reach.of(PAPER), "frames": 4, "is_self": True}, "knows itself"),
+        ({"reach": [(0, 2**70)], "frames": 4}, "out of range"),
+        ({"reach": np.array([[0, 2**64 - 1]], np.uint64), "frames": 4}, "at most"),
+        ({"reach": 5, "frames": 4}, "an entry for each left page"),
+        ({"reach": "ab", "frames": 4}, "an entry for each left page"),
+        ({"reach": iter([(0, 1)]), "frames": 4}, "an entry for each left page"),
         ({"frames": 4, "mode": "trot"}, "gallop, crabstep, lookahead, auto"),
         ({"frames": 4, "right_pages": 5}, r"left page 3: \(1, 6\) is out of range"),
         ({"reach": [(0, 2), (-1, 2)], "frames": 4}, r"left page 1: \(-1, 2\)"),

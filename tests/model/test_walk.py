@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -98,6 +99,18 @@ def test_a_window_with_itself(tmp_path: Path) -> None:
         found: set[tuple[int, int]] = set()
         for pair in walk.pairs():
             found |= matches(pair)
+    assert found == expected(rows(2500, 0), rows(2500, 0))
+
+
+def test_the_same_window_on_both_sides(tmp_path: Path) -> None:
+    """No self-join: each page stands on either side, and is read for either."""
+    with two_windows(tmp_path) as (store, left, _):
+        pages, held = left.pages(), store.pool.held_bytes
+        schedule = plan(reach_of(left.grid, pages, pages), frames=6)
+        found: set[tuple[int, int]] = set()
+        for pair in Walk(store.pool, schedule, pages, pages).pairs():
+            found |= matches(pair)
+        assert store.pool.held_bytes == held
     assert found == expected(rows(2500, 0), rows(2500, 0))
 
 
@@ -243,6 +256,26 @@ def test_nothing_stays_pinned_after_an_error(how: str, tmp_path: Path) -> None:
     assert (last["event"], last["why"]) == ("walked", "given up")
 
 
+def test_nothing_stays_pinned_when_the_schedule_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two_windows(tmp_path) as (store, left, right):
+        sides, held = (left.pages(), right.pages()), store.pool.held_bytes
+        schedule = plan(reach_of(left.grid, *sides), frames=6)
+        for good in (0, 1, 2, 7):
+            walk = Walk(store.pool, schedule, *sides)
+            monkeypatch.setattr(walk, "_moves", lambda walk=walk, good=good: broken(walk, good))
+            with pytest.raises(KeyboardInterrupt):
+                list(walk.pairs())
+            assert store.pool.held_bytes == held
+
+
+def broken(walk: Walk, good: int) -> Iterator[Any]:
+    """The moves of a walk, of which only the first come."""
+    yield from itertools.islice(Walk._moves(walk), good)
+    raise KeyboardInterrupt
+
+
 def test_frames_for_a_budget(tmp_path: Path) -> None:
     with two_windows(tmp_path) as (store, left, right):
         sides = left.pages(), right.pages()
@@ -265,5 +298,11 @@ def test_a_schedule_for_other_pages_is_refused(tmp_path: Path) -> None:
             Walk(store.pool, schedule, left.pages(), right.pages())
         with pytest.raises(InputError, match="self-join"):
             Walk(store.pool, schedule, left.pages()[:1])
+        one_each = Walk(store.pool, schedule, left.pages()[:1], right.pages()[:1])
+        for workers in (0, 1.5):
+            with pytest.raises(InputError, match=f"workers={workers}"):
+                one_each.each(matches, workers=workers)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="read_ahead='x'"):
+            Walk(store.pool, schedule, left.pages()[:1], right.pages()[:1], read_ahead="x")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="read_ahead=0"):
             Walk(store.pool, schedule, left.pages()[:1], right.pages()[:1], read_ahead=0)
