@@ -32,7 +32,7 @@ import numpy as np
 from .board import NOBODY, board_of, graph_of, replay, replay_in_order
 from .reach import Int32s, Int64s, Reach
 
-VISITS_AT_A_TIME = 1 << 16
+VISITS_AT_A_TIME = 1 << 12
 LEFT, RIGHT = "left", "right"
 
 
