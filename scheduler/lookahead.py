@@ -48,20 +48,23 @@ GROUP_FRAMES = (8, 12, 16)
 WIDE, LARGE_PAIRS = 7, 20_000
 """Where a page meets so many times more pages than there are frames, crabstep is near the optimum
 and no search has found less.  Small layouts are searched all the same."""
-POLISH_EACH_MAX, POLISH_BEST_MAX = 1e6, 3e7
-"""Every result is polished while a round costs some milliseconds, beyond that the best alone."""
+NEARLY = 1.02
+"""So close to one read for each page, a large layout is not searched any further."""
+POLISH_EACH_MAX, POLISH_BEST_MAX = 6e6, 3e7
+"""Every result is polished while a round costs some 50 ms at most, beyond that the best alone."""
 
 
 def lookahead(reach: Reach, graph: Graph, frames: int) -> tuple[Moves, str]:
     """The moves, and which search found them."""
     if graph.pairs == 0:
         return (np.empty(0, np.int32), np.empty(0, np.int32)), "looking: nothing meets"
-    least = int((graph.degree > 0).sum())
+    enough = int((graph.degree > 0).sum())
+    enough = int(NEARLY * enough) if graph.pairs > LARGE_PAIRS else enough
     found: list[tuple[Moves, str]] = []
     for moves, name in _searches(reach, graph, frames):
         is_cheap = _polishing(graph, frames, moves) <= POLISH_EACH_MAX
         found.append((polish(graph, frames, *moves) if is_cheap else moves, name))
-        if len(found[-1][0][0]) == least:
+        if len(found[-1][0][0]) <= enough:
             break
     moves, name = min(found, key=lambda one: len(one[0][0]))
     if _polishing(graph, frames, moves) <= POLISH_BEST_MAX:
