@@ -48,7 +48,7 @@ GROUP_FRAMES = (8, 12, 16)
 WIDE, LARGE_PAIRS = 7, 20_000
 """Where a page meets so many times more pages than there are frames, crabstep is near the optimum
 and no search has found less.  Small layouts are searched all the same."""
-NEARLY = 1.02
+NEARLY = 1.03
 """So close to one read for each page, a large layout is not searched any further."""
 POLISH_EACH_MAX, POLISH_BEST_MAX = 6e6, 3e7
 """Every result is polished while a round costs some 50 ms at most, beyond that the best alone."""
