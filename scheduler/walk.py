@@ -27,8 +27,9 @@ from itertools import islice
 from typing import TypeVar
 
 from matwin.storage.errors import BudgetError, InputError
+from matwin.storage.frame import Pinned
 from matwin.storage.layout import PageId
-from matwin.storage.pool import BufferPool, Pinned
+from matwin.storage.pool import BufferPool
 from matwin.storage.runs import PageRef
 from matwin.storage.units import format_size
 

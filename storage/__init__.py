@@ -17,12 +17,13 @@ Nothing here has heard of joins.
 from __future__ import annotations
 
 from .errors import BudgetError, CorruptPage, InputError, MatwinError, OrderError, StoreError
+from .frame import Pinned
 from .grid import Dimension, Grid, Key
 from .layout import Fence, Page, PageId
 from .materialize import Window, choose
 from .memory import MemoryPageFile
 from .pagefile import LmdbPageFile, PageFile
-from .pool import BufferPool, Pinned, smallest_budget
+from .pool import BufferPool, smallest_budget
 from .replacer import LeastRecentlyUsed, Replacer
 from .runs import PageRef
 from .sort import SortedRows

@@ -29,17 +29,16 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
 
-import numpy.typing as npt
 import pyarrow as pa
 
-from .columns import physical
+from .counters import Counters
 from .errors import BudgetError, StoreError
-from .layout import Page, PageId, decode_page, schema_mark
+from .frame import Frame, Kind, Pinned
+from .layout import PageId, decode_page, schema_mark
 from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
 from .trace import NO_MATE, NoTrace, Trace
@@ -51,99 +50,6 @@ FRAMES_MIN = 32
 def smallest_budget(page_size: int) -> int:
     """The least budget in which every storage operation works."""
     return FRAMES_MIN * page_size
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the pool has done so far."""
-
-    pins: int = 0
-    hits: int = 0
-    reads: int = 0
-    makes: int = 0
-    writes: int = 0
-    evictions: int = 0
-    drops: int = 0
-    expiries: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    bytes_peak: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """The counters by name."""
-        return asdict(self)
-
-
-@dataclass(slots=True)
-class Frame:
-    """One page in memory."""
-
-    number: int
-    size: int
-    data: pa.Buffer | None
-    is_dirty: bool
-    is_kept: bool = False  # stays until it is dropped
-    is_dropped: bool = False  # leaves with its last pin
-    pins: int = 0
-    page: Page | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the pool knows of a window: its name in traces and its pages' columns."""
-
-    name: str
-    schema: pa.Schema
-    mark: int
-
-
-class Pinned:
-    """A guard: the page stays in its frame until the block ends.
-
-    >>> from matwin.storage import Store
-    >>> with Store(memory="8MiB") as store:
-    ...     window = store.window("w", pa.schema([("t", pa.int64())]), on={"t": 10})
-    ...     window.append(pa.record_batch({"t": [3, 1, 2]}))
-    ...     with store.pool.pin(window.pages()[0].page_id) as page:
-    ...         page.values("t").tolist()
-    [1, 2, 3]
-    """
-
-    __slots__ = ("_frame", "_page", "_pool", "page_id")
-
-    def __init__(self, pool: BufferPool, page_id: PageId, frame: Frame, page: Page) -> None:
-        self.page_id = page_id
-        self._pool = pool
-        self._frame: Frame | None = frame
-        self._page: Page | None = page
-
-    @property
-    def page(self) -> Page:
-        """The decoded page; only inside the block."""
-        if self._page is None:
-            raise RuntimeError(f"{self.page_id} is not pinned any more")
-        return self._page
-
-    @property
-    def batch(self) -> pa.RecordBatch:
-        """The rows, as views of the frame."""
-        return self.page.batch
-
-    def values(self, name: str) -> npt.NDArray[Any]:
-        """A numeric column's values as stored, as a view of the frame."""
-        return physical(self.batch.column(name))[0]
-
-    def release(self) -> None:
-        """Unpin; once is enough, and more does no harm."""
-        frame, self._frame, self._page = self._frame, None, None
-        if frame is not None:
-            self._pool._unpin(self.page_id, frame)
-
-    def __enter__(self) -> Pinned:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class BufferPool:
@@ -221,7 +127,7 @@ class BufferPool:
         except BaseException:
             self._unpin(page_id, frame)
             raise
-        return Pinned(self, page_id, frame, frame.page)
+        return Pinned(page_id, frame.page, partial(self._unpin, page_id, frame))
 
     def prefetch(self, page_id: PageId) -> bool:
         """Read a page into a frame without pinning it; False where there is no room."""
@@ -453,10 +359,9 @@ class BufferPool:
     # ── what happened ────────────────────────────────────────────────────────────────────────
 
     def _count(self, event: str, page_id: PageId, frame: Frame | None, why: str) -> None:
-        counters = self.counters
         size = frame.size if frame else 0
         number = frame.number if frame else -1
-        _COUNT.get(event, _ignore)(counters, size)
+        self.counters.count(event, size)
         name = self.name_of(page_id.window)
         self._trace.record(event, name, page_id.page, number, size, self.epoch, why)
 
@@ -504,28 +409,3 @@ class BufferPool:
             self._is_closed = True
             for page_id in list(self._frames):
                 self._remove(page_id)
-
-
-def _ignore(counters: Counters, size: int) -> None:
-    """Events that have no counter."""
-
-
-def _add(name: str, size_name: str | None = None) -> Callable[[Counters, int], None]:
-    def count(counters: Counters, size: int) -> None:
-        setattr(counters, name, getattr(counters, name) + 1)
-        if size_name:
-            setattr(counters, size_name, getattr(counters, size_name) + size)
-
-    return count
-
-
-_COUNT: dict[str, Callable[[Counters, int], None]] = {
-    "pin": _add("pins"),
-    "hit": _add("hits"),
-    "read": _add("reads", "bytes_read"),
-    "make": _add("makes"),
-    "write": _add("writes", "bytes_written"),
-    "evict": _add("evictions"),
-    "drop": _add("drops"),
-    "expire": _add("expiries"),
-}

@@ -1,0 +1,87 @@
+"""Frames and guards: a page in memory, and the only way to reach it.
+
+Only the pool makes a guard, and only a guard reaches a page's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from .columns import physical
+from .layout import Page, PageId
+
+
+@dataclass(slots=True)
+class Frame:
+    """One page in memory."""
+
+    number: int
+    size: int
+    data: pa.Buffer | None
+    is_dirty: bool
+    is_kept: bool = False  # stays until it is dropped
+    is_dropped: bool = False  # leaves with its last pin
+    pins: int = 0
+    page: Page | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the pool knows of a window: its name in traces and its pages' columns."""
+
+    name: str
+    schema: pa.Schema
+    mark: int
+
+
+class Pinned:
+    """A guard: the page stays in its frame until the block ends.
+
+    >>> from matwin.storage import Store
+    >>> with Store(memory="8MiB") as store:
+    ...     window = store.window("w", pa.schema([("t", pa.int64())]), on={"t": 10})
+    ...     window.append(pa.record_batch({"t": [3, 1, 2]}))
+    ...     with store.pool.pin(window.pages()[0].page_id) as page:
+    ...         page.values("t").tolist()
+    [1, 2, 3]
+    """
+
+    __slots__ = ("_page", "_unpin", "page_id")
+
+    def __init__(self, page_id: PageId, page: Page, unpin: Callable[[], None]) -> None:
+        self.page_id = page_id
+        self._page: Page | None = page
+        self._unpin: Callable[[], None] | None = unpin
+
+    @property
+    def page(self) -> Page:
+        """The decoded page; only inside the block."""
+        if self._page is None:
+            raise RuntimeError(f"{self.page_id} is not pinned any more")
+        return self._page
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows, as views of the frame."""
+        return self.page.batch
+
+    def values(self, name: str) -> npt.NDArray[Any]:
+        """A numeric column's values as stored, as a view of the frame."""
+        return physical(self.batch.column(name))[0]
+
+    def release(self) -> None:
+        """Unpin; once is enough, and more does no harm."""
+        unpin, self._unpin, self._page = self._unpin, None, None
+        if unpin is not None:
+            unpin()
+
+    def __enter__(self) -> Pinned:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
