@@ -7,10 +7,9 @@ Three searches, each good where the others are not; the best result counts, poli
     sidestep   crabstep, also with the sides exchanged, or with the pages
                in another order where the layout is no staircase            (`straighten.py`)
 
-The beam is as wide as the time to plan allows: small layouts get a thorough search, large ones a
-single greedy pass. What a search costs is estimated beforehand, from numbers and not by a clock,
-so that the same layout always gets the same schedule, and 20 million pairs get one within
-seconds.
+The beam is as wide as the time to plan allows: small layouts get a thorough search, large ones
+greedy passes, the largest crabstep and groups alone.  What a search costs is estimated beforehand,
+from numbers and not by a clock, so that the same layout always gets the same schedule.
 """
 
 from __future__ import annotations
