@@ -19,6 +19,7 @@ from matwin.storage import (
     MemoryPageFile,
     PageId,
     Store,
+    StoreError,
     smallest_budget,
 )
 from matwin.storage.layout import encode_page, schema_mark
@@ -275,3 +276,42 @@ def run_together(works: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.join()
     assert not errors, errors
+
+
+class FullAfterReading(MemoryPageFile):
+    """A file with no space left, once a page has been read."""
+
+    is_full = False
+
+    def read(self, page_id: PageId) -> pa.Buffer:
+        self.is_full = True
+        return super().read(page_id)
+
+    def write(self, pages: Any) -> None:
+        if self.is_full:
+            raise StoreError("no space left")
+        super().write(pages)
+
+
+def test_a_read_that_finds_no_room_leaves_no_frame_behind() -> None:
+    """The page is larger than the pool was told, and the new page that must leave stays."""
+    file = FullAfterReading(page_size=PAGE)
+    large = PageId(0, 10**6)
+    file.write([(large, page(large.page, 2000))])
+    pool = BufferPool(file, budget_bytes=smallest_budget(PAGE))
+    pool.register(0, "w", SCHEMA)
+    number = 0
+    while pool.counters.writes == 0:
+        pool.put(PageId(0, number), page(number, 300))
+        number += 1
+    pool.put(PageId(0, number), page(number, 300))
+    for _ in range(2):  # the second would wait for ever for the first's read
+        with pytest.raises(StoreError, match="no space"):
+            pool.pin(large)
+        assert not pool.is_resident(large)
+        pool.check()
+        file.is_full = False
+        for new in range(number + 1, number + 9):
+            pool.put(PageId(0, new), page(new, 300))
+        number += 8
+    assert pool.held_bytes == 0
