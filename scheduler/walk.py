@@ -167,7 +167,8 @@ class Walk:
 
     @contextmanager
     def _started(self) -> Iterator[_Loader]:
-        self._pool.note("plan", self._left_name, self._layout(), mate=(self._right_name, -1))
+        if self._pool.is_traced:  # the layout of a large walk is a megabyte of text
+            self._pool.note("plan", self._left_name, self._layout(), mate=(self._right_name, -1))
         loader = _Loader(self._pool, self._moves(), self._read_ahead)
         why = "given up"
         try:
@@ -286,7 +287,8 @@ class _Loader:
 
 def _meets(move: Move) -> str:
     """Why a page is loaded."""
-    others = [right if move.page == (LEFT, left) else left for left, right in move.visits]
+    met = [right if move.page == (LEFT, left) else left for left, right in move.visits]
+    others = list(dict.fromkeys(met))  # a self-join's pairs go both ways
     if not others:
         return "for a page to come"
     side = RIGHT if move.page.side == LEFT else LEFT

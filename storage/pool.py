@@ -379,6 +379,11 @@ class BufferPool:
             self._trace.record(event, window, page, -1, 0, self.epoch, why, mate)
 
     @property
+    def is_traced(self) -> bool:
+        """Whether anybody reads what is noted: a reason that costs something can be left out."""
+        return not isinstance(self._trace, NoTrace)
+
+    @property
     def frames(self) -> int:
         """How many pages are in frames."""
         return len(self._frames)

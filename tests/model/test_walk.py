@@ -114,6 +114,34 @@ def test_the_same_window_on_both_sides(tmp_path: Path) -> None:
     assert found == expected(rows(2500, 0), rows(2500, 0))
 
 
+def test_the_reasons_of_a_self_join_name_a_page_once(tmp_path: Path) -> None:
+    with two_windows(tmp_path) as (store, left, _):
+        pages = left.pages()
+        schedule = plan(reach_of(left.grid, pages), frames=5)
+        assert sum(1 for _ in Walk(store.pool, schedule, pages).pairs()) == schedule.visits
+    events = read_trace(tmp_path / "run.trace").to_pylist()
+    named = [e["why"].split("meets right ")[1] for e in events if "meets right" in e["why"]]
+    assert named
+    for text in named:
+        numbers = text.split(" and ")[0].split(", ")
+        assert len(set(numbers)) == len(numbers), text
+
+
+def test_a_walk_that_nobody_traces_tells_no_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Walk) -> str:
+        raise AssertionError("nobody asked for the layout")
+
+    monkeypatch.setattr(Walk, "_layout", fails)
+    with Store(memory=100 * PAGE, page_size=PAGE, scratch=tmp_path) as store:
+        window = store.window("w", SCHEMA, on=ON, materialize="slab")
+        window.append(rows(2000, 0))
+        pages = window.pages()
+        schedule = plan(reach_of(window.grid, pages), frames=10)
+        assert sum(1 for _ in Walk(store.pool, schedule, pages).pairs()) == schedule.visits
+
+
 def test_what_fits_is_read_once_and_never_written(tmp_path: Path) -> None:
     with Store(memory=100 * PAGE, page_size=PAGE, scratch=tmp_path) as store:
         window = store.window("w", SCHEMA, on=ON, materialize="slab")
