@@ -1,0 +1,185 @@
+"""The question a join answers, resolved against both schemas.  Constant; nothing here reads a row.
+
+    Question   attributes (with ε and order), keys, how, what comes out
+       │
+       ├── a pair is eligible when keys are equal and lo <= right - left <= hi on every attribute
+       └── best: no other eligible pair (of the same row, or of all) is at least as good on every
+           attribute and strictly better on one; ties all stay
+
+Output columns: the left ones, then the right ones.  A key of the same name on both sides stands
+there once.  Other names that clash get the suffixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.storage.columns import plain_type
+from matwin.storage.errors import InputError
+from matwin.storage.grid import Tolerance
+from matwin.storage.layout import check_names, check_storable
+
+from .attributes import Attribute, KeyPair, attributes_of, keys_of
+from .orders import MinDistance, Minimize, Youngest
+
+BESTMATCH_HOWS = ("inner", "left", "right", "full")
+EPSILON_HOWS = ("inner", "left", "right", "full", "semi", "anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.  `best` tells a bestmatch join from an ε-join."""
+
+    left: pa.Schema
+    right: pa.Schema
+    attributes: tuple[Attribute, ...]
+    keys: tuple[KeyPair, ...]
+    how: str
+    best: bool
+    keep_unmatched: bool
+    suffixes: tuple[str, str]
+    distances: bool
+
+    @classmethod
+    def of(
+        cls,
+        left: pa.Schema,
+        right: pa.Schema,
+        *,
+        on: Mapping[Any, Tolerance],
+        by: object = None,
+        how: str,
+        best: bool,
+        orders: Mapping[Any, object] | None = None,
+        keep_unmatched: bool = False,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        distances: bool = False,
+    ) -> Question:
+        """The question of the arguments, checked before any data is read."""
+        hows = BESTMATCH_HOWS if best else EPSILON_HOWS
+        if how not in hows:
+            raise InputError(f"how={how!r}; choose one of {', '.join(hows)}")
+        if best and how == "inner" and keep_unmatched:
+            raise InputError("keep_unmatched=True goes with how='left', 'right' or 'full'")
+        question = cls(
+            _plain(left, "left"), _plain(right, "right"),
+            attributes_of(left, right, on, orders), keys_of(left, right, by),
+            how, best, keep_unmatched, _checked_suffixes(suffixes), distances,
+        )  # fmt: skip
+        question._check_named_once()
+        check_names(question.schema)
+        return question
+
+    def _check_named_once(self) -> None:
+        for side in ("left", "right"):
+            names = [getattr(a, side) for a in (*self.attributes, *self.keys)]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise InputError(f"{side}: {twice} are named twice among on= and by=")
+
+    @property
+    def order(self) -> Attribute:
+        """The order attribute: the first."""
+        return self.attributes[0]
+
+    @property
+    def has_right(self) -> bool:
+        """Whether right columns come out."""
+        return self.best or self.how not in ("semi", "anti")
+
+    @property
+    def shared_keys(self) -> frozenset[str]:
+        """Keys that stand once in the output."""
+        return frozenset(key.left for key in self.keys if key.left == key.right)
+
+    @property
+    def may_lack(self) -> tuple[bool, bool]:
+        """Whether an output row may come without its left row, and without its right row."""
+        if self.best:
+            lacks = self.keep_unmatched
+            return lacks and self.how in ("right", "full"), lacks and self.how in ("left", "full")
+        return self.how in ("right", "full"), self.how in ("left", "full")
+
+    def output_names(self) -> tuple[dict[str, str], dict[str, str]]:
+        """How the left and the right columns are called in the output."""
+        if not self.has_right:
+            return {name: name for name in self.left.names}, {}
+        shared = self.shared_keys
+        rights = [name for name in self.right.names if name not in shared]
+        clash = set(self.left.names) & set(rights)
+        ours, theirs = self.suffixes
+        left = {name: name + ours if name in clash else name for name in self.left.names}
+        return left, {name: name + theirs if name in clash else name for name in rights}
+
+    @property
+    def measured(self) -> tuple[Attribute, ...]:
+        """The attributes that get a distance column."""
+        return tuple(
+            a for a in self.attributes
+            if isinstance(a.order, MinDistance | Youngest | Minimize)
+        )  # fmt: skip
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        left_names, right_names = self.output_names()
+        lacks_left, lacks_right = self.may_lack
+        fields = []
+        for field in self.left:
+            nullable = field.nullable or (lacks_left and field.name not in self.shared_keys)
+            fields.append(field.with_name(left_names[field.name]).with_nullable(nullable))
+        for field in self.right:
+            if field.name in right_names:
+                nullable = field.nullable or lacks_right
+                fields.append(field.with_name(right_names[field.name]).with_nullable(nullable))
+        if self.distances:
+            fields += [pa.field(f"{a.name}_distance", distance_type(a)) for a in self.measured]
+        return pa.schema(fields)
+
+    def swapped(self) -> Question:
+        """The same question with the sides exchanged."""
+        mirror = {"left": "right", "right": "left"}
+        return replace(
+            self,
+            left=self.right,
+            right=self.left,
+            attributes=tuple(a.swapped() for a in self.attributes),
+            keys=tuple(k.swapped() for k in self.keys),
+            how=mirror.get(self.how, self.how),
+            suffixes=(self.suffixes[1], self.suffixes[0]),
+        )
+
+
+def distance_type(attribute: Attribute) -> pa.DataType:
+    """The type of an attribute's distance column."""
+    if isinstance(attribute.order, Minimize):
+        return pa.float64()
+    if isinstance(attribute.order, Youngest):
+        return attribute.type
+    if pa.types.is_floating(attribute.type):
+        return pa.float64()
+    if pa.types.is_integer(attribute.type):
+        return pa.uint64()
+    unit = getattr(attribute.type, "unit", "ms")
+    return pa.duration("s" if pa.types.is_date32(attribute.type) else unit)
+
+
+def _plain(schema: pa.Schema, side: str) -> pa.Schema:
+    try:
+        check_names(schema)
+        plain = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
+        check_storable(plain)
+    except InputError as e:
+        raise InputError(f"{side}: {e}") from e
+    return plain
+
+
+def _checked_suffixes(suffixes: object) -> tuple[str, str]:
+    match suffixes:
+        case (str(left), str(right)):
+            return left, right
+    raise InputError(f"suffixes={suffixes!r}: give two texts, such as ('_left', '_right')")

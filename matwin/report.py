@@ -1,0 +1,66 @@
+"""What a join has done so far, in numbers that add up.
+
+    rows in  =  used + late + rejected          on each side, always
+
+A `Report` is given to a join (``report=``) and is up to date whenever a batch has been handed out;
+the progress callback gets the same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class SideReport:
+    """One side's rows: `late` were dropped, `rejected` have a null, NaN or infinity to join by."""
+
+    rows_in: int = 0
+    used: int = 0
+    late: int = 0
+    rejected: int = 0
+    rows_expected: int | None = None
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless no row is lost."""
+        assert self.rows_in == self.used + self.late + self.rejected, self
+
+
+@dataclass(slots=True)
+class Report:
+    """Counts of a running or finished join.
+
+    >>> report = Report()
+    >>> report.left.rows_in, report.rows_out, report.is_done
+    (0, 0, False)
+    """
+
+    left: SideReport = field(default_factory=SideReport)
+    right: SideReport = field(default_factory=SideReport)
+    rows_out: int = 0
+    steps: int = 0
+    pages_read: int = 0
+    pages_written: int = 0
+    pairs_planned: int = 0
+    pairs_visited: int = 0
+    peak_bytes: int = 0
+    """The most that the join has counted against its budget."""
+    budget_bytes: int = 0
+    decisions: list[str] = field(default_factory=list)
+    """What was chosen and why, in order."""
+    is_done: bool = False
+
+    def decide(self, what: str) -> None:
+        """Note a choice, once in a row."""
+        if not self.decisions or self.decisions[-1] != what:
+            self.decisions.append(what)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless rows in = used + late + rejected on both sides."""
+        self.left.check()
+        self.right.check()
