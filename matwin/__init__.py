@@ -14,6 +14,21 @@ from importlib import import_module
 
 # public name -> module that defines it
 _NAMES = {
+    "GridOrdered": "matwin.stream",
+    "Lateness": "matwin.stream",
+    "Punctuated": "matwin.stream",
+    "Punctuation": "matwin.stream",
+    "ReadAhead": "matwin.stream",
+    "Report": "matwin.report",
+    "Sorted": "matwin.stream",
+    "bestmatch_join": "matwin.bestmatch",
+    "epsilon_join": "matwin.operators.epsilon",
+    "min_distance": "matwin.orders",
+    "minimize": "matwin.orders",
+    "partial_order": "matwin.orders",
+    "stream": "matwin.stream",
+    "subset": "matwin.orders",
+    "youngest": "matwin.orders",
     "BudgetError": "matwin.storage.errors",
     "CorruptPage": "matwin.storage.errors",
     "InputError": "matwin.storage.errors",

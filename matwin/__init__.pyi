@@ -1,10 +1,25 @@
 from matwin import scheduler as scheduler
 from matwin import storage as storage
+from matwin.bestmatch import bestmatch_join as bestmatch_join
+from matwin.operators.epsilon import epsilon_join as epsilon_join
+from matwin.orders import min_distance as min_distance
+from matwin.orders import minimize as minimize
+from matwin.orders import partial_order as partial_order
+from matwin.orders import subset as subset
+from matwin.orders import youngest as youngest
+from matwin.report import Report as Report
 from matwin.storage.errors import BudgetError as BudgetError
 from matwin.storage.errors import CorruptPage as CorruptPage
 from matwin.storage.errors import InputError as InputError
 from matwin.storage.errors import MatwinError as MatwinError
 from matwin.storage.errors import OrderError as OrderError
 from matwin.storage.errors import StoreError as StoreError
+from matwin.stream import GridOrdered as GridOrdered
+from matwin.stream import Lateness as Lateness
+from matwin.stream import Punctuated as Punctuated
+from matwin.stream import Punctuation as Punctuation
+from matwin.stream import ReadAhead as ReadAhead
+from matwin.stream import Sorted as Sorted
+from matwin.stream import stream as stream
 
 __version__: str

@@ -179,17 +179,17 @@ def _float_upward(bound: Any) -> float:
     return math.nextafter(value, math.inf) if value < bound else value
 
 
-def key_code(column: pa.Array, name: str) -> Int64s:
+def key_code(column: pa.Array, name: str, *, salt: int = 0) -> Int64s:
     """One number for each value of an equality key; equal values have equal codes.
 
     Numbers and times are their own code.  Text and bytes are hashed: two keys may share a code,
-    which costs a comparison later and never a match.
+    which costs a comparison later and never a match.  Another `salt` is another hash.
     """
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if is_numeric(column.type):
         return order_key(column)
-    codes = hash_bytes(_as_bytes(column, name))
+    codes = hash_bytes(_as_bytes(column, name), salt)
     return codes if column.null_count == 0 else np.where(_valid(column), codes, NO_VALUE)
 
 
@@ -210,7 +210,7 @@ def _as_bytes(column: pa.Array, name: str) -> pa.Array:
         ) from e
 
 
-def hash_bytes(column: pa.Array) -> Int64s:
+def hash_bytes(column: pa.Array, salt: int = 0) -> Int64s:
     """A 64-bit hash of each value of a ``large_binary`` column, eight bytes at a time.
 
     All values advance together, so the work is a few array operations for each eight bytes of the
@@ -223,7 +223,7 @@ def hash_bytes(column: pa.Array) -> Int64s:
         padded[: offsets[-1]] = np.frombuffer(data, np.uint8)[: offsets[-1]]
     words = np.ndarray((len(padded) - 7,), np.uint64, padded, strides=(1,))
     lengths = np.diff(offsets)
-    codes = _mixed(lengths.astype(np.uint64) + np.uint64(1))
+    codes = _mixed(lengths.astype(np.uint64) + np.uint64(1 + (salt << 32)))
     active, done = np.flatnonzero(lengths > 0), 0
     while len(active):
         left = lengths[active] - done

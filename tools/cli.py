@@ -45,6 +45,7 @@ COMMANDS: dict[Words, Command] = {
         "matwin.tools.bench.schedule", "compare the page reads of every mode with the bound"
     ),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
+    ("join",): Command("matwin.tools.join", "join two files by nearness"),
     ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),
     ("trace", "pages"): Command("matwin.tools.trace.pages", "show the life of each page"),
     ("trace", "dump"): Command("matwin.tools.trace.dump", "show one page, bytes beside meaning"),
@@ -54,6 +55,7 @@ COMMANDS: dict[Words, Command] = {
     ),
     ("trace", "diff"): Command("matwin.tools.trace.diff", "compare two traces"),
     ("trace", "html"): Command("matwin.tools.trace.html", "write a trace as a page for a browser"),
+    ("verify",): Command("matwin.tools.verify", "ask DuckDB the same and compare"),
 }
 
 # words that only lead to other words

@@ -185,7 +185,10 @@ class Window(ABC):
         """Drop every row of the window whose order attribute is less than `below`."""
         order = self.grid.order.name
         bound = bound_key(below, self._page_schema.field(order).type, order)
-        why = f"{order} < {getattr(below, 'value', below)}"  # Arrow can't print every time
+        self.expire_key(bound, f"{order} < {getattr(below, 'value', below)}")
+
+    def expire_key(self, bound: int, why: str) -> None:
+        """Drop every row of the window whose order key is less than `bound`."""
         self._tail.expire(bound)
         dead = []
         for ref in list(self._by_order.irange_key(max_key=bound, inclusive=(True, False))):

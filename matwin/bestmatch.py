@@ -1,0 +1,108 @@
+"""Bestmatch joins: for each row, its best matches in several dimensions.  The file to read first.
+
+    sources ──feeds──▶ loop ──▶ directions ──▶ best pairs ──▶ output batches
+    question: which pairs are eligible, which of them dominate others, what comes out
+
+* ``left``: the best right rows of every left row; ``right``: the other way round.
+* ``full``: pairs that are best for their left row or for their right row, each once.
+* ``inner``: the best pairs of all, with equality keys also across keys.
+
+Ties all stay.  Rows without an eligible partner are absent unless ``keep_unmatched=True``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.storage.errors import InputError
+from matwin.storage.grid import Tolerance
+
+from .full import Union, union_options
+from .inner import Champions, frontier_of_all, on_frontier
+from .joining import Batches, Join
+from .options import Options
+from .question import Question
+from .report import Report
+from .sources import Source, source_of
+from .stream import Stream
+
+EMITS = ("final", "updates")
+
+
+def bestmatch_join(
+    left: object,
+    right: object,
+    *,
+    on: Mapping[Any, Tolerance],
+    how: str = "left",
+    by: object = None,
+    orders: Mapping[Any, object] | None = None,
+    keep_unmatched: bool = False,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    distances: bool = False,
+    emit: str = "final",
+    **options: Any,
+) -> pa.RecordBatchReader:
+    """For each row, its best matches in all attributes.
+
+    `on` gives each attribute its tolerance; the first is the order attribute.  The other options
+    are those of `Options`: memory, page_size, materialize, schedule, scratch, trace, threads,
+    progress, report, max_output_rows, max_delay.
+
+    >>> import matwin
+    >>> warm = pa.table({"t": [0, 60], "x": [1.0, 5.0], "celsius": [20.5, 21.0]})
+    >>> damp = pa.table({"t": [3, 50, 90], "x": [1.5, 1.0, 5.0], "percent": [40, 41, 45]})
+    >>> joined = matwin.bestmatch_join(warm, damp, on={"t": 60, "x": 4.0}).read_all()
+    >>> sorted(zip(*(joined[name].to_pylist() for name in ("celsius", "percent"))))
+    [(20.5, 40), (20.5, 41), (21.0, 41), (21.0, 45)]
+    """
+    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    question = Question.of(
+        ours.schema, theirs.schema, on=on, by=by, how=how, best=True, orders=orders,
+        keep_unmatched=keep_unmatched, suffixes=suffixes, distances=distances,
+    )  # fmt: skip
+    _check_emit(emit, how)
+    return _started(question, ours, theirs, Options(**options), emit)
+
+
+def _check_emit(emit: str, how: str) -> None:
+    if emit not in EMITS:
+        raise InputError(f"emit={emit!r}; choose one of {', '.join(EMITS)}")
+    if emit == "updates" and how != "inner":
+        raise InputError(
+            f"emit='updates' goes with how='inner'; the results of how={how!r} are final"
+        )
+
+
+def _started(
+    question: Question, left: Source, right: Source, options: Options, emit: str
+) -> pa.RecordBatchReader:
+    if question.how == "inner":
+        return _inner(question, left, right, options, emit)
+    if question.how == "full":
+        is_live = any(isinstance(source, Stream) and source.is_live for source in (left, right))
+        join = Join(question, left, right, union_options(options), row_numbers=True)
+        return join.reader(Union(join, options.budget_bytes, is_live=is_live).batches())
+    join = Join(question, left, right, options)
+    probe, keeps = question.how, question.keep_unmatched
+    finish = join.pairs(probe, unmatched=keeps)
+    direction = join.direction(probe, "best", finish, wants_unmatched=keeps)
+    return join.reader(join.run([direction], keeps_rejected=(probe,) if keeps else ()))
+
+
+def _inner(
+    question: Question, left: Source, right: Source, options: Options, emit: str
+) -> pa.RecordBatchReader:
+    join = Join(question, left, right, options)
+    if emit == "final" and left.is_repeatable and right.is_repeatable:
+        first = Join(question, left, right, options, report=Report())
+        return join.reader(_twice(first, join))
+    champions = Champions(join, emit)
+    return join.reader(champions.batches(), champions.schema)
+
+
+def _twice(first: Join, second: Join) -> Iterator[Batches]:
+    yield from on_frontier(second, frontier_of_all(first))

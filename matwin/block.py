@@ -1,0 +1,207 @@
+"""Blocks: rows in ε-Grid-Order as the plain arrays that kernels take.
+
+    stored rows ──▶ cells  [rows, keys + dimensions]     where they lie
+                    ints   [rows, keys + integer attributes]
+                    floats [rows, float attributes]      what is compared, exactly
+                    order  [rows]                        the order attribute as order key
+
+A page is a block, and so is a whole table in memory: judging one block against another is all that
+any join here does.  `Terms` are the constants of a question in the same form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, comparable
+from matwin.storage.grid import Dimension, Grid, Key
+from matwin.storage.ordering import sort_order
+
+from .attributes import Attribute
+from .kernels import judge as kernel
+from .orders import MinDistance, Youngest
+from .question import Question
+from .side import Side
+
+Float64s = npt.NDArray[np.float64]
+TOP_BIT = np.uint64(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows in ε-Grid-Order."""
+
+    cells: Int64s
+    order: Int64s
+    ints: Int64s
+    floats: Float64s
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return len(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a question demands, seen from the side that probes."""
+
+    int_bounds: Int64s
+    float_bounds: Float64s
+    kinds: Int64s
+    columns: Int64s
+    is_compiled: bool
+    """Whether the kernel itself knows every order."""
+
+    @classmethod
+    def of(cls, question: Question) -> Terms:
+        """The terms of a question whose left side probes."""
+        ints = [(0, 0, 0, 0) for _ in question.keys]
+        floats: list[tuple[float, float]] = []
+        kinds, columns = [], []
+        for a in question.attributes:
+            if a.is_number and not _is_float(a):
+                columns.append(len(ints))
+                ints.append((*_parts(a.lo, -1), *_parts(a.hi, 1)))
+            elif a.is_number:
+                columns.append(len(floats))
+                floats.append(
+                    (-np.inf, np.inf) if a.lo is None else (float(a.lo), float(a.hi or 0))
+                )
+            kinds.append(_kind(a))
+        is_compiled = all(kind is not None for kind in kinds)
+        return cls(
+            np.array(ints, np.int64).reshape(len(ints), 4),
+            np.array(floats, np.float64).reshape(len(floats), 2),
+            np.array(kinds if is_compiled else [], np.int64),
+            np.array(columns if is_compiled else [], np.int64),
+            is_compiled,
+        )
+
+
+def _is_float(attribute: Attribute) -> bool:
+    return bool(pa.types.is_floating(attribute.type))
+
+
+def _kind(attribute: Attribute) -> int | None:
+    if isinstance(attribute.order, MinDistance):
+        return kernel.FLOAT_DISTANCE if _is_float(attribute) else kernel.INT_DISTANCE
+    if isinstance(attribute.order, Youngest):
+        return kernel.FLOAT_YOUNGEST if _is_float(attribute) else kernel.INT_YOUNGEST
+    return None
+
+
+def _parts(bound: float | int | None, sign: int) -> tuple[int, int]:
+    """A bound of up to 65 bits as two numbers of its sign whose saturated sums mean the same."""
+    whole = sign * 2**65 if bound is None else int(bound)
+    whole = max(min(whole, 2 * INT64_MAX), 2 * INT64_MIN)
+    first = max(min(whole, INT64_MAX), INT64_MIN)
+    return first, whole - first
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How rows of one side become blocks."""
+
+    side: Side
+    question: Question
+    grid: Grid
+
+    def sorted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Block]:
+        """The rows in ε-Grid-Order, and their block."""
+        keys = self.grid.sort_keys(rows)
+        order = sort_order(keys) if rows.num_rows else None
+        if order is not None:
+            rows = rows.take(pa.array(order))
+            keys = [key[order] for key in keys]
+        return rows, self._block(rows, keys)
+
+    def of(self, rows: pa.RecordBatch) -> Block:
+        """The block of rows that are in ε-Grid-Order already."""
+        return self._block(rows, self.grid.sort_keys(rows))
+
+    def by_order(self, rows: pa.RecordBatch, order: Int64s) -> Block:
+        """The block of rows in any order, all of them in one cell: every pair is tested."""
+        ints, floats = self._values(rows)
+        return Block(np.zeros((rows.num_rows, 1), np.int64), order, ints, floats)
+
+    def _block(self, rows: pa.RecordBatch, keys: list[Int64s]) -> Block:
+        cells = np.column_stack(keys[:-1])
+        if self.is_one_integer:
+            cells[:, -1] = keys[-1]
+        ints, floats = self._values(rows)
+        return Block(cells, keys[-1], ints, floats)
+
+    @property
+    def is_one_integer(self) -> bool:
+        """Whether the only dimension is an integer with a tolerance: rows then ascend by its value
+        within their key, so the value serves as cell and the search is exact."""
+        dimensions = self.grid.dimensions
+        a = self.question.order
+        return len(dimensions) == 1 and a.is_number and a.is_constrained and not _is_float(a)
+
+    def _values(self, rows: pa.RecordBatch) -> tuple[Int64s, Float64s]:
+        ints = self.side.exact_keys(rows)
+        floats: list[Float64s] = []
+        for name in self.side.attributes:
+            if name is None:
+                continue
+            values, _ = comparable(rows.column(name))
+            if values.dtype == np.float64:
+                floats.append(values)
+            else:
+                ints.append(
+                    (values ^ TOP_BIT).view(np.int64) if values.dtype == np.uint64 else values
+                )
+        return _matrix(ints, rows.num_rows, np.int64), _matrix(floats, rows.num_rows, np.float64)
+
+    def bytes_per_row(self) -> int:
+        """What a block takes for each row."""
+        numbers = sum(name is not None for name in self.side.attributes)
+        return 8 * (len(self.grid.axes) + 1 + len(self.side.keys) + numbers)
+
+
+def _matrix(columns: list[Any], rows: int, dtype: Any) -> Any:
+    if not columns:
+        return np.empty((rows, 0), dtype)
+    return np.column_stack(columns)
+
+
+def offsets(blocks: Blocks, probe: Block, base: Block) -> tuple[Int64s, Int64s]:
+    """How many cells down and up a probe row can reach, on each axis.
+
+    Constant but for rounding: far out, where a float's cell number is not exact any more, the
+    reach is wider; the widest that a cell of these blocks needs is taken for all.
+    """
+    if base.cells.shape[1] != len(blocks.grid.axes):  # all rows in one cell
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    downs, ups = [], []
+    for axis, name in enumerate(blocks.grid.axes):
+        down, up = _offset(name, probe.cells[:, axis])
+        downs.append(down)
+        ups.append(up)
+    if blocks.is_one_integer:
+        downs[-1], ups[-1] = int(blocks.question.order.lo or 0), int(blocks.question.order.hi or 0)
+    return _held(downs), _held(ups)
+
+
+def _offset(axis: Key | Dimension, cells: Int64s) -> tuple[int, int]:
+    if isinstance(axis, Key) or axis.lo is None or axis.hi is None or axis.width == 0:
+        return 0, 0
+    if not isinstance(axis.width, float):
+        width = int(axis.width)
+        return int(axis.lo) // width, (width - 1 + int(axis.hi)) // width
+    # As `Dimension.reach` has it, for the outermost cell of the block.
+    far = float(np.abs(cells.astype(np.float64)).max()) if len(cells) else 0.0
+    down, up = axis.lo / axis.width, 1.0 + axis.hi / axis.width
+    error = (2 * far + abs(down) + abs(up) + 4) * 2.0**-50
+    return int(np.floor(down - error)), int(np.ceil(up + error)) - 1
+
+
+def _held(numbers: list[int]) -> Int64s:
+    return np.array([max(min(n, INT64_MAX), -INT64_MAX) for n in numbers], np.int64)

@@ -1,0 +1,163 @@
+"""A feed: one side's source, read a batch at a time, with its frontier.
+
+    source ──▶ batch ──prepare──▶ usable rows ──frontier──▶ in time ──▶ the windows
+                          │                        └──────▶ late: an error, or dropped and counted
+                          └─▶ rejected: counted, and kept for the output where unmatched rows are
+
+Invariant: rows in = used + late + rejected, after every batch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.storage.columns import INT64_MAX, Int64s, bound_key, order_key
+from matwin.storage.errors import InputError
+
+from .attributes import Attribute
+from .finality import check_streamable
+from .frontier import frontier_of
+from .report import SideReport
+from .side import Side
+from .sources import Source
+from .stream import Punctuation, Sorted, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Rows that a feed has read: those to join, and those that can match nothing."""
+
+    rows: pa.RecordBatch
+    keys: Int64s
+    rejected: pa.RecordBatch | None
+
+
+class Feed:
+    """One side while it is read."""
+
+    def __init__(self, source: Source, side: Side, order: Attribute, report: SideReport) -> None:
+        self.source = source
+        self.side = side
+        self.report = report
+        report.rows_expected = source.rows_hint
+        self.is_live = isinstance(source, Stream) and source.is_live
+        self._order = source.order if isinstance(source, Stream) else None
+        self._late = source.late if isinstance(source, Stream) else "error"
+        if isinstance(source, Stream):
+            check_streamable(order, side.name)
+            _check_order_attribute(source, getattr(order, side.name), side.name)
+        tolerance = None if order.lo is None else (order.lo, order.hi)
+        self._frontier = frontier_of(
+            self._order, field=side.order_field, tolerance=tolerance, late=self._late,
+            source=source.name or side.name,
+        )  # fmt: skip
+        self._items: Iterator[pa.RecordBatch | Punctuation] = (
+            source.items() if isinstance(source, Stream) else source.batches()
+        )
+        self.is_done = False
+        self._largest: int | None = None
+
+    @property
+    def frontier(self) -> int:
+        """Every later row's order key is at least this."""
+        return INT64_MAX if self.is_done else self._frontier.value
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the frontier moves before the end."""
+        return self._order is not None
+
+    @property
+    def arrival(self) -> str:
+        """How rows come, in the words of `Store.window`."""
+        if self._order is None:
+            return "unsorted"
+        return "sorted" if isinstance(self._order, Sorted) else "late"
+
+    def read(self) -> Portion | None:
+        """The next rows; None at the end, or where a punctuation came instead."""
+        item = next(self._items, None)
+        if item is None:
+            self.is_done = True
+            self._frontier.finish()
+            return None
+        if isinstance(item, Punctuation):
+            field = self.side.order_field
+            self._frontier.punctuate(_last_key(item.upto, field))
+            return None
+        return self._portion(item)
+
+    def _portion(self, batch: pa.RecordBatch) -> Portion:
+        first = self.report.rows_in
+        rows, rejected, numbers = self.side.prepare(batch, first)
+        keys = self.side.order_keys(rows)
+        late = 0
+        if self._order is not None:
+            if numbers is None:
+                numbers = np.arange(first, first + rows.num_rows)
+            in_time = self._frontier.admit(keys, numbers)
+            if in_time is not None:
+                late = int(rows.num_rows - np.count_nonzero(in_time))
+                rows, keys = rows.filter(pa.array(in_time)), keys[in_time]
+        elif len(keys):
+            largest = int(keys.max())
+            self._largest = largest if self._largest is None else max(self._largest, largest)
+        self.report.rows_in += batch.num_rows
+        self.report.used += rows.num_rows
+        self.report.late += late
+        self.report.rejected += rejected.num_rows if rejected is not None else 0
+        return Portion(rows, keys, rejected)
+
+    def find_sorted(self) -> bool:
+        """Look through a source that can be read again: if it is sorted, its order is known."""
+        if self._order is not None or not self.source.is_repeatable or self.side.hidden:
+            return self.is_ordered
+        name = self.side.grid.order.name
+        if name not in self.side.schema.names:
+            return False
+        last: int | None = None
+        for batch in self.source.batches([name]):
+            keys = order_key(batch.column(0).cast(self.side.order_field.type))
+            keys = keys[keys != INT64_MAX]
+            if len(keys) == 0:
+                continue
+            if (last is not None and keys[0] < last) or (np.diff(keys) < 0).any():
+                return False
+            last = int(keys[-1])
+        self._become_sorted()
+        return True
+
+    def _become_sorted(self) -> None:
+        self._order = Sorted()
+        self._frontier = frontier_of(
+            self._order, field=self.side.order_field, tolerance=None, late="error",
+            source=self.source.name or self.side.name,
+        )  # fmt: skip
+        if self._largest is not None:  # what has been read before its order was known
+            self._frontier.admit(np.array([self._largest], np.int64))
+
+
+def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:
+    if stream.on is not None and stream.on != wanted:
+        raise InputError(
+            f"{side}: the stream is ordered by {stream.on!r} and the join's order attribute, its "
+            f"first, is {wanted!r}; name {stream.on!r} first in on="
+        )
+
+
+def _last_key(upto: Any, field: pa.Field) -> int:
+    """The order key of the last value that is not above `upto`."""
+    key = bound_key(upto, field.type, field.name)
+    if isinstance(upto, dt.datetime) and pa.types.is_date(field.type):
+        is_exact = upto.time() == dt.time()
+    elif isinstance(upto, int | float) and pa.types.is_floating(field.type):
+        is_exact = float(upto) == upto
+    else:
+        is_exact = not isinstance(upto, float) or upto.is_integer()
+    return key if is_exact else key - 1  # `bound_key` goes upward

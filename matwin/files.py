@@ -1,0 +1,331 @@
+"""Files as sources: Parquet, CSV and Arrow IPC, alone, in lists or by a pattern.
+
+    "day*.parquet"  ─▶  [day1, day2, …]  ─▶  one schema  ─▶  batches, file after file
+
+Each format is a class that knows a file's columns without reading its rows, and reads them in
+pieces: of 65536 rows (Parquet), of 1 MiB (CSV), or as they were written (IPC).
+
+Invariants:
+* The files of one list have the same column names.  Their types are brought to a common one that
+  holds every value, each value checked, or it is an error that names the file.
+* A file that can't be read, from its name to its last byte, is an `InputError` with the name of
+  source and file.
+
+Left out: remote paths (open them with pyarrow and pass the reader), folders (a pattern says which
+files are meant), and CSV types that show only late: they come from the first 8 MiB.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from matwin.storage.errors import InputError, MatwinError
+
+from .reading import ROWS_PER_BATCH, Source, checked_schema, first_line, sliced, validated
+
+CSV_BLOCK_BYTES = 2**20
+CSV_SAMPLE_BYTES = 8 * 2**20
+PARQUET_BUFFER_BYTES = 2**20
+IPC_MAPPED_BYTES = 64 * 2**20
+
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_IPC_MAGIC = b"ARROW1"
+
+
+@dataclass(frozen=True)
+class File(ABC):
+    """One file: where it is, and what it says of itself."""
+
+    path: str
+    size: int
+    schema: Any = None
+    bytes_hint: int | None = None
+    rows_hint: int | None = None
+
+    @abstractmethod
+    def described(self) -> File:
+        """The file with its schema, and with its size where that is cheap to know."""
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows, with at least these columns."""
+
+    def explained(self, error: str) -> str:
+        """What Arrow says of a failure, and what to do about it."""
+        return f"{error}; is the file whole and of this format?"
+
+
+class Parquet(File):
+    """Columns in row groups; a row group is decoded piece by piece."""
+
+    def _opened(self) -> pq.ParquetFile:
+        # One row group of 8 million rows, 168 MB on disk, peaks at 53 MB this way, in the same
+        # time; at 250 MB without a buffer size, which reads whole column chunks.
+        return pq.ParquetFile(
+            self.path,
+            pre_buffer=False,
+            buffer_size=PARQUET_BUFFER_BYTES,
+            page_checksum_verification=True,
+        )
+
+    def described(self) -> File:
+        with self._opened() as file:
+            about = file.metadata
+            size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            return replace(
+                self, schema=file.schema_arrow, bytes_hint=size, rows_hint=about.num_rows
+            )
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._opened() as file:
+            yield from file.iter_batches(
+                batch_size=ROWS_PER_BATCH, columns=list(columns), use_threads=False
+            )
+
+
+class Csv(File):
+    """Text with a header line, perhaps compressed."""
+
+    def _opened(self, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
+        delimiter = "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
+        types = {} if self.schema is None else {f.name: f.type for f in self.schema}
+        return pa_csv.open_csv(
+            pa.input_stream(self.path, compression="detect"),
+            # Without threads the rows are counted in messages, and no blocks are read ahead.
+            read_options=pa_csv.ReadOptions(block_size=block_bytes, use_threads=False),
+            # A quoted line break may fall on the edge of a block; looking for them costs nothing.
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(column_types=types, include_columns=columns),
+        )
+
+    def described(self) -> File:
+        is_compressed = self.path.lower().endswith(_COMPRESSED)
+        with self._opened(CSV_SAMPLE_BYTES) as reader:
+            size = None if is_compressed else self.size
+            return replace(self, schema=reader.schema, bytes_hint=size)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._opened(CSV_BLOCK_BYTES, columns) as reader:
+            yield from reader
+
+    def explained(self, error: str) -> str:
+        named = re.sub(r"In CSV column #(\d+): ", self._column_name, error)
+        if "conversion error" in error:
+            return (
+                f"{named}; types come from the first 8 MiB of the file: write it as Parquet, or "
+                "pass pyarrow.csv.open_csv(..., convert_options=...) with the column's type"
+            )
+        if "straddl" in error:
+            return f"a row is longer than {CSV_BLOCK_BYTES} bytes; write the file as Parquet"
+        return super().explained(named)
+
+    def _column_name(self, match: re.Match[str]) -> str:
+        names = self.schema.names if self.schema is not None else []
+        number = int(match[1])
+        return f"column {names[number]!r}: " if number < len(names) else match[0]
+
+
+class Ipc(File):
+    """Arrow's own format, as a file (with a directory at its end) or as a stream."""
+
+    def _batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
+        """The schema, then the batches."""
+        options = pa.ipc.IpcReadOptions()
+        if columns is not None and self.schema is not None:
+            options.included_fields = [self.schema.get_field_index(name) for name in columns]
+        if not self._is_stream():
+            reader = pa.ipc.open_file(file, options=options)
+            yield reader.schema
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            stream = pa.ipc.open_stream(file, options=options)
+            yield stream.schema
+            yield from stream
+
+    def _is_stream(self) -> bool:
+        with Path(self.path).open("rb") as file:
+            return file.read(len(_IPC_MAGIC)) != _IPC_MAGIC
+
+    def described(self) -> File:
+        with pa.OSFile(self.path) as file:
+            schema = next(self._batches(file, None))
+            return replace(self, schema=schema, bytes_hint=self.size)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._source() as file:
+            batches = self._batches(file, columns)
+            next(batches)
+            yield from batches
+
+    def _source(self) -> Any:
+        # A whole frame written as one batch would have to be read at once; mapped, its pages come
+        # and go.  Otherwise reading is safer: a mapped file that shrinks meanwhile kills us.
+        if not self._is_stream() and self.size > IPC_MAPPED_BYTES:
+            with pa.OSFile(self.path) as file:
+                count = pa.ipc.open_file(file).num_record_batches
+            if count and self.size // count > IPC_MAPPED_BYTES:
+                return pa.memory_map(self.path)
+        return pa.OSFile(self.path)
+
+
+_FORMATS: dict[str, type[File]] = {
+    ".parquet": Parquet, ".pq": Parquet,
+    ".csv": Csv, ".tsv": Csv,
+    ".arrow": Ipc, ".ipc": Ipc, ".feather": Ipc, ".arrows": Ipc,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    """The rows of files, one after the other."""
+
+    files: tuple[File, ...]
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        self.check_columns(columns)
+        names = self.schema.names if columns is None else list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+        return self._batches(names, schema)
+
+    def _batches(self, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for file in self.files:
+            where = f"{self.name}: file {file.path!r}"
+            batches = file.batches(names)
+            while True:
+                with _reading(file, where):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield from sliced(_cast(validated(batch, where), schema, where))
+
+
+def files_source(data: Any, name: str) -> Files:
+    """The source of a path, a pattern or a list of them."""
+    patterns = data if isinstance(data, list | tuple) else [data]
+    paths = [path for pattern in patterns for path in _paths(os.fsdecode(pattern), name)]
+    files = [_described(path, name) for path in paths]
+    schema = _common_schema(files, name)
+    files = [replace(file, schema=_without_nulls(file.schema, schema)) for file in files]
+    size, rows = _sum(f.bytes_hint for f in files), _sum(f.rows_hint for f in files)
+    return Files(name, schema, True, size, rows, tuple(files))
+
+
+def _sum(hints: Iterable[int | None]) -> int | None:
+    known = list(hints)
+    return None if None in known else sum(hint for hint in known if hint is not None)
+
+
+def _paths(pattern: str, name: str) -> list[str]:
+    """The files that a path or pattern means; a file whose name looks like a pattern is itself."""
+    try:
+        path = str(Path(pattern).expanduser())
+        if os.path.lexists(path) or not glob.has_magic(path):
+            return [path]
+        found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  (pathlib's is relative)
+    except (OSError, ValueError, RuntimeError) as e:
+        raise InputError(f"{name}: {pattern!r} is no path: {e}") from e
+    files = [path for path in found if not Path(path).is_dir()]
+    if not files:
+        raise InputError(f"{name}: no file matches {pattern!r}")
+    return files
+
+
+def _described(path: str, name: str) -> File:
+    where = f"{name}: file {path!r}"
+    try:
+        about = Path(path).stat()
+    except FileNotFoundError as e:
+        raise InputError(f"{where} is not there") from e
+    except (OSError, ValueError) as e:
+        raise InputError(f"{where} can't be opened: {e}") from e
+    if stat.S_ISDIR(about.st_mode):
+        raise InputError(f"{where} is a folder; name its files, such as {path + '/*.parquet'!r}")
+    if not stat.S_ISREG(about.st_mode):
+        raise InputError(f"{where} is not a regular file; read it with pyarrow and pass the reader")
+    file = _format(path, where)(path, about.st_size)
+    with _reading(file, where):
+        file = file.described()
+    checked_schema(file.schema, where)
+    return file
+
+
+def _format(path: str, where: str) -> type[File]:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    is_compressed = bool(suffixes) and suffixes[-1] in _COMPRESSED
+    suffix = "".join(suffixes[-2:-1] if is_compressed else suffixes[-1:])
+    kind = _FORMATS.get(suffix)
+    if kind is None or (is_compressed and kind is not Csv):
+        raise InputError(
+            f"{where}: its suffix is none of {', '.join(_FORMATS)} or .csv.gz, so its format is "
+            "not known; rename it, or read it with pyarrow and pass the reader"
+        )
+    return kind
+
+
+@contextmanager
+def _reading(file: File, where: str) -> Iterator[None]:
+    try:
+        yield
+    except MatwinError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise InputError(f"{where}: {file.explained(first_line(e))}") from e
+
+
+def _common_schema(files: list[File], name: str) -> pa.Schema:
+    """One schema for all files, of types that hold the values of each."""
+    schema = files[0].schema
+    for file in files[1:]:
+        where = f"{name}: file {file.path!r}"
+        odd = sorted({*schema.names} ^ {*file.schema.names})
+        if odd:
+            raise InputError(
+                f"{where}: column {odd[0]!r} is not in all files of the list; {files[0].path!r} "
+                f"has {schema.names}, this one {file.schema.names}"
+            )
+        try:
+            schema = pa.unify_schemas([schema, file.schema], promote_options="permissive")
+        except pa.ArrowException as e:
+            raise InputError(f"{where}: its types don't go with the files before: {e}") from e
+    is_csv = all(isinstance(file, Csv) for file in files)
+    return _without_nulls(schema, None) if is_csv else schema
+
+
+def _without_nulls(schema: pa.Schema, common: pa.Schema | None) -> pa.Schema:
+    """The schema with a type for columns that look empty: the common one, or text."""
+    fields = []
+    for field in schema:
+        if pa.types.is_null(field.type):
+            field = field.with_type(common.field(field.name).type if common else pa.string())
+        fields.append(field)
+    return pa.schema(fields, schema.metadata)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    """The batch with the columns and types of the schema, no value changed."""
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        if column.type != field.type:
+            try:
+                column = column.cast(field.type)
+            except pa.ArrowException as e:
+                raise InputError(
+                    f"{where}: column {field.name!r} is {column.type} here and {field.type} for "
+                    f"all files, and a value does not fit: {first_line(e)}; give the files one type"
+                ) from e
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

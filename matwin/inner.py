@@ -1,0 +1,162 @@
+"""The best pairs of all: one frontier over every eligible pair.
+
+Sources that can be read again are read twice:
+
+    first   best pairs of each left row ──▶ frontier: the distances that nothing dominates
+    second  best pairs of each left row ──▶ those whose distances are on the frontier
+
+so nothing but the frontier is kept, however many pairs tie on it.  Streams can't be read again: the
+pairs on the frontier so far are kept with their rows, counted against a quarter of the budget, and
+handed over at the end, or as they come and go (``emit="updates"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.storage.columns import Int64s
+from matwin.storage.errors import BudgetError, InputError
+from matwin.storage.units import format_size
+
+from .candidates import Candidates, Contest, joined
+from .joining import Batches, Join
+from .matched import Matched
+from .output import BATCH_ROWS
+
+CHANGE = "change"
+Scored = tuple[Candidates, pa.RecordBatch]
+
+
+def frontier_of_all(join: Join) -> Candidates | None:
+    """The candidates, one for each place on the frontier, that nothing dominates."""
+    direction = join.direction("left", "best", lambda matched: matched.candidates, with_keys=True)
+    contest = direction.judge.contest
+    frontier: Candidates | None = None
+    for found in join.run([direction]):
+        if len(found):
+            frontier = _distinct(contest.best(_joined_as_one(frontier, found)))
+    return frontier
+
+
+def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
+    """The output rows of pairs on the frontier."""
+    if frontier is None:
+        return
+    contest = Contest(join.question, "left")
+
+    def finish(matched: Matched) -> Batches:
+        at = _kept_new(contest, frontier, matched.candidates)
+        probe, base = matched.candidates.probe[at], matched.candidates.base[at]
+        return [
+            join.paired("left", matched, probe[k : k + BATCH_ROWS], base[k : k + BATCH_ROWS])
+            for k in range(0, len(at), BATCH_ROWS)
+        ]
+
+    yield from join.run([join.direction("left", "best", finish, with_keys=True)])
+
+
+class Champions:
+    """The pairs on the frontier so far, with their output rows."""
+
+    def __init__(self, join: Join, emit: str) -> None:
+        self._join = join
+        self._contest = Contest(join.question, "left")
+        self._emits_updates = emit == "updates"
+        self._kept: Scored | None = None
+        self.schema = join.output.schema
+        if self._emits_updates:
+            if CHANGE in self.schema.names:
+                raise InputError(
+                    f"emit='updates' adds a column {CHANGE!r}, which is there already; rename it"
+                )
+            self.schema = self.schema.append(pa.field(CHANGE, pa.string(), nullable=False))
+
+    def batches(self) -> Iterator[Batches]:
+        """Output rows: all at the end, or every change as it comes."""
+        direction = self._join.direction("left", "best", self._scored, with_keys=True)
+        for found, rows in self._join.run([direction]):
+            changes = self._taken(found, rows)
+            if self._emits_updates and changes:
+                yield changes
+        if not self._emits_updates and self._kept is not None:
+            yield [self._kept[1]]
+
+    def _scored(self, matched: Matched) -> Scored:
+        """The pairs of a portion that nothing in it dominates, with their output rows."""
+        found = matched.candidates
+        best = self._contest.best(_as_one_group(found)) if len(found) else found
+        at = best.base if len(found) else np.empty(0, np.int64)
+        rows = self._join.paired("left", matched, found.probe[at], found.base[at])
+        return best, rows
+
+    def _taken(self, found: Candidates, rows: pa.RecordBatch) -> Batches:
+        """Take new pairs; what was added and what was withdrawn."""
+        if len(found) == 0:
+            return []
+        if self._kept is None:
+            self._keep(found, rows)
+            return [self._marked(rows, "added")]
+        old, old_rows = self._kept
+        both = joined([_numbered(old, 0), _numbered(found, len(old))])
+        kept = np.sort(self._contest.best(both).base)
+        stays, comes = kept[kept < len(old)], kept[kept >= len(old)] - len(old)
+        goes = np.setdiff1d(np.arange(len(old)), stays)
+        if len(comes) == 0:
+            return []
+        added = rows.take(pa.array(comes))
+        changes = [self._marked(old_rows.take(pa.array(goes)), "withdrawn")] if len(goes) else []
+        stayed = old_rows.take(pa.array(stays))
+        self._keep(both.take(kept), pa.concat_batches([stayed, added]))
+        return [*changes, self._marked(added, "added")]
+
+    def _keep(self, found: Candidates, rows: pa.RecordBatch) -> None:
+        size, limit = rows.nbytes + found.size, self._join.options.budget_bytes // 4
+        if size > limit:
+            raise BudgetError(
+                f"the best pairs so far take {format_size(size)}, more than a quarter of the "
+                f"budget; give at least {format_size(8 * size)} ({8 * size} bytes), or a source "
+                "that can be read twice",
+                smallest_bytes=8 * size,
+            )
+        self._kept = (found, rows)
+
+    def _marked(self, rows: pa.RecordBatch, change: str) -> pa.RecordBatch:
+        if not self._emits_updates:
+            return rows
+        marks = pa.array([change] * rows.num_rows, pa.string())
+        return pa.RecordBatch.from_arrays([*rows.columns, marks], schema=self.schema)
+
+
+def _as_one_group(found: Candidates) -> Candidates:
+    return _numbered(found, 0)
+
+
+def _numbered(found: Candidates, first: int) -> Candidates:
+    """All pairs in one group, each known by its place."""
+    group = np.zeros(len(found), np.int64)
+    return Candidates(group, np.arange(first, first + len(found)), found.keys, found.boxes)
+
+
+def _joined_as_one(frontier: Candidates | None, found: Candidates) -> Candidates:
+    new = _as_one_group(found)
+    return new if frontier is None else joined([frontier, new])
+
+
+def _distinct(frontier: Candidates) -> Candidates:
+    """One pair for each place on the frontier, where places are numbers."""
+    if frontier.boxes:
+        return frontier
+    _, at = np.unique(frontier.keys, axis=0, return_index=True)
+    return frontier.take(np.sort(at))
+
+
+def _kept_new(contest: Contest, frontier: Candidates, found: Candidates) -> Int64s:
+    """Which of the found pairs the frontier does not dominate."""
+    if len(found) == 0:
+        return np.empty(0, np.int64)
+    both = joined([_numbered(frontier, 0), _numbered(found, len(frontier))])
+    kept = np.sort(contest.best(both).base)
+    return kept[kept >= len(frontier)] - len(frontier)

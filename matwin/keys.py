@@ -1,0 +1,107 @@
+"""Order keys back to values.
+
+`storage.columns.order_key` gives the keys by which everything is ordered:
+
+    integers, times   the number itself
+    uint64            its bits with the highest one flipped
+    floats            their bits so arranged that they compare like the floats; the next key is the
+                      next float (only -1, which would be -0.0, is nobody's)
+
+This is the way back, for arithmetic in the column's own type and for messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from matwin.storage.columns import (
+    INT64_MAX,
+    INT64_MIN,
+    Int64s,
+    bound_key,
+    is_temporal,
+    stored_dtype,
+)
+
+Floats = npt.NDArray[np.float64]
+
+TOP = np.uint64(1 << 63)
+
+
+def lowered(keys: Int64s, by: npt.NDArray[np.uint64] | np.uint64) -> Int64s:
+    """``keys - by``, or the least key there is."""
+    room = keys.view(np.uint64) ^ TOP
+    lower: Int64s = (keys.view(np.uint64) - np.minimum(room, by)).view(np.int64)
+    return lower
+
+
+def order_zero(data_type: pa.DataType) -> int:
+    """The order key of the whole number 0."""
+    return INT64_MIN if data_type == pa.uint64() else 0
+
+
+def floats_of_keys(keys: Int64s) -> Floats:
+    """The floats that have these order keys."""
+    values: Floats = np.where(keys < 0, keys ^ INT64_MAX, keys).view(np.float64) + 0.0
+    return values
+
+
+def float_of_key(key: int) -> float:
+    """The float that has this order key."""
+    bits = struct.pack("<q", key ^ INT64_MAX if key < 0 else key)
+    return float(struct.unpack("<d", bits)[0]) + 0.0
+
+
+def key_of_float(value: float) -> int:
+    """The order key of a float."""
+    bits = int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])
+    return bits ^ INT64_MAX if bits < 0 else bits
+
+
+def key_value(key: int, field: pa.Field) -> object:
+    """The value that has this order key, for messages: a number, or a time as text.
+
+    >>> key_value(1, pa.field("t", pa.timestamp("ns")))
+    '1970-01-01 00:00:00.000000001'
+    """
+    if pa.types.is_floating(field.type):
+        return float_of_key(key)
+    if is_temporal(field.type):
+        return _time_text(key, field.type)
+    return key - order_zero(field.type)
+
+
+def _time_text(key: int, data_type: pa.DataType) -> str:
+    if not pa.types.is_duration(data_type):
+        stored = pa.int32() if stored_dtype(data_type).itemsize == 4 else pa.int64()
+        try:
+            return str(pa.array([key], stored).view(data_type).cast(pa.string())[0])
+        except pa.ArrowException:  # beyond the calendar, or no time zones on this machine
+            pass
+    return f"{key} {getattr(data_type, 'unit', data_type)}"
+
+
+def punctuation_key(upto: object, field: pa.Field) -> int:
+    """The largest order key that a punctuation covers: that of the last value not above `upto`.
+
+    >>> punctuation_key(2.5, pa.field("t", pa.int64()))
+    2
+    """
+    key = bound_key(upto, field.type, field.name)  # of the first value not below `upto`
+    return key if _is_value(upto, key, field) else key - 1
+
+
+def _is_value(upto: object, key: int, field: pa.Field) -> bool:
+    if isinstance(upto, pa.Scalar) and not is_temporal(upto.type):
+        upto = upto.as_py()
+    if isinstance(upto, int | float | Decimal | np.integer | np.floating):
+        return bool(upto == (key if is_temporal(field.type) else key_value(key, field)))
+    if not pa.types.is_date(field.type):
+        return True  # what is no value of the column was refused
+    moment = upto if isinstance(upto, pa.Scalar) else pa.scalar(upto)
+    return bool(moment.cast(field.type).cast(moment.type) == moment)

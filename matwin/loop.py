@@ -1,0 +1,228 @@
+"""The MatWin loop: windows over both inputs, moved by their frontiers.
+
+    read the side that is behind ──▶ append to the windows of every direction
+            ▲                                    │
+            │                                    ▼  a step, when it is due
+            │                        judge the probe rows that are final
+            └── drop what nobody can need ◀── hand over what they found
+
+A *direction* judges the rows of one side, the probe, against those of the other, the base:
+
+    how          directions
+    left, inner  left → right
+    right        right → left
+    full         both, each with windows of its own
+
+When a step is due is the economics of it, decided here and nowhere else:
+* live streams step with every batch, so that results leave as soon as they are final;
+* otherwise a step waits until the memory is full, because a step's cost is mostly its own; what
+  fits in memory is one step;
+* when a step leaves the memory more than half full, the windows move to pages and stay there.  From
+  then on a step is due when as much has come as half the budget, or after `max_delay`.
+A source whose order is not declared is looked through once the memory is full, if it can be read
+again: sorted files step like declared streams.  Unsorted ones are sorted by the store, in one step
+at the end.
+
+Invariants: every probe row is judged exactly once, when its frontier says so; what is counted never
+exceeds the budget.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.storage.store import Store
+
+from .feed import Feed
+from .finality import Finality
+from .judge import Judge
+from .matched import Finish
+from .memory import MemoryDirection
+from .options import Options
+from .output import BATCH_ROWS
+from .paged import PagedDirection
+from .report import Report
+
+PROGRESS_SECONDS = 0.1
+OnRejected = Callable[[str, pa.RecordBatch], Iterator[Any]]
+
+
+class Direction:
+    """A judge with its windows, in memory or on pages, and what to do with what it finds."""
+
+    def __init__(
+        self, judge: Judge, finish: Finish[Any], finality: Finality, *, wants_unmatched: bool,
+        threads: int, with_keys: bool = False,
+    ) -> None:  # fmt: skip
+        self.judge = judge
+        self.finish = finish
+        self.finality = finality
+        self.wants_unmatched = wants_unmatched
+        self.with_keys = with_keys
+        self.judged_upto = INT64_MIN
+        self.windows: MemoryDirection | PagedDirection = MemoryDirection(
+            judge, threads=threads, capacity=BATCH_ROWS
+        )
+
+
+class Loop:
+    """Two feeds and the directions that they fill."""
+
+    def __init__(
+        self, feeds: dict[str, Feed], directions: list[Direction], options: Options, report: Report
+    ) -> None:
+        self._feeds = feeds
+        self._directions = directions
+        self._options = options
+        self._report = report
+        self._store: Store | None = None
+        self._is_live = any(feed.is_live for feed in feeds.values())
+        self._new_bytes = 0
+        self._stepped_at = time.monotonic()
+        self._told_at = 0.0
+        report.budget_bytes = options.budget_bytes
+
+    def run(self, on_rejected: OnRejected) -> Iterator[Any]:
+        """Everything the directions hand over, as soon as it is final."""
+        try:
+            if self._options.wants_pages:
+                self._move_to_pages("asked for")
+            while not all(feed.is_done for feed in self._feeds.values()):
+                yield from self._read(on_rejected)
+                if self._is_step_due():
+                    yield from self._step()
+            yield from self._step()
+            self._report.is_done = True
+            self._tell(always=True)
+        finally:
+            self._close()
+
+    # ── rows in ──────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, on_rejected: OnRejected) -> Iterator[Any]:
+        """Read from the side that is behind."""
+        feed = min(
+            (feed for feed in self._feeds.values() if not feed.is_done),
+            key=lambda feed: (feed.frontier, feed.report.rows_in),
+        )
+        portion = feed.read()
+        self._tell()
+        if portion is None:
+            return
+        for direction in self._directions:
+            direction.windows.append(feed.side.name, portion.rows, portion.keys)
+        self._new_bytes += portion.rows.nbytes * len(self._directions)
+        if portion.rejected is not None:
+            yield from on_rejected(feed.side.name, portion.rejected)
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────
+
+    def _is_step_due(self) -> bool:
+        if self._store is not None:
+            return self._is_paged_step_due()
+        if self._memory_needed() > self._options.budget_bytes:
+            self._look_for_order()
+            return True
+        return self._is_live
+
+    def _is_paged_step_due(self) -> bool:
+        delay = self._options.delay_seconds
+        is_late = delay is not None and time.monotonic() - self._stepped_at >= delay
+        is_late = is_late and self._is_live
+        return is_late or self._new_bytes > self._options.budget_bytes // 2
+
+    def _memory_needed(self) -> int:
+        held = sum(d.windows.held_bytes + d.windows.judge_bytes for d in self._in_memory())
+        self._report.peak_bytes = max(self._report.peak_bytes, held)
+        return held
+
+    def _in_memory(self) -> Iterator[Direction]:
+        return (d for d in self._directions if isinstance(d.windows, MemoryDirection))
+
+    def _look_for_order(self) -> None:
+        """Find out whether sources of undeclared order are sorted, unless one is surely not."""
+        if all(feed.is_ordered or feed.is_done for feed in self._feeds.values()):
+            return
+        for feed in self._feeds.values():
+            if not feed.is_done and not feed.find_sorted():
+                return
+        self._report.decide("both inputs are sorted by the order attribute: joined slab by slab")
+
+    def _step(self) -> Iterator[Any]:
+        """Judge what is final, then drop what nobody needs."""
+        for direction in self._directions:
+            probe, base = self._frontiers(direction)
+            last = direction.finality.final_upto(base)
+            if direction.windows.waiting(last):
+                self._report.steps += 1
+                for result in direction.windows.judge_upto(
+                    last, direction.finish, with_keys=direction.with_keys
+                ):
+                    yield result
+                    self._tell()
+            direction.judged_upto = last
+            lowest_open = INT64_MAX if last == INT64_MAX else min(last + 1, probe)
+            direction.windows.drop_base(direction.finality.needed_from(lowest_open))
+        self._new_bytes = 0
+        self._stepped_at = time.monotonic()
+        if self._store is None and self._memory_needed() > self._options.budget_bytes // 2:
+            self._move_to_pages("the windows do not fit the memory")
+        elif self._store is not None:
+            peak = self._store.pool.counters.bytes_peak
+            self._report.peak_bytes = max(self._report.peak_bytes, peak)
+
+    def _frontiers(self, direction: Direction) -> tuple[int, int]:
+        judge = direction.judge
+        return self._feeds[judge.probe_name].frontier, self._feeds[judge.base_name].frontier
+
+    # ── pages ────────────────────────────────────────────────────────────────────────────────
+
+    def _move_to_pages(self, why: str) -> None:
+        """From now on the windows are in a store."""
+        options = self._options
+        self._store = Store(
+            memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch,
+            trace=options.trace,
+        )  # fmt: skip
+        arrivals = {name: feed.arrival for name, feed in self._feeds.items()}
+        for number, direction in enumerate(self._directions):
+            before = direction.windows
+            again = "" if number == 0 else " again"
+            direction.windows = paged = PagedDirection(
+                direction.judge, self._store, {side: side + again for side in arrivals}, arrivals,
+                materialize=options.materialize, schedule=options.schedule,
+                threads=options.workers, wants_unmatched=direction.wants_unmatched,
+                report=self._report,
+            )  # fmt: skip
+            assert isinstance(before, MemoryDirection)
+            _pour(before, paged)
+        form = self._directions[0].windows
+        assert isinstance(form, PagedDirection)
+        self._report.decide(f"pages: {why}; {form.probe.form} windows: {form.probe.reason}")
+
+    def _close(self) -> None:
+        if self._store is not None:
+            counters = self._store.pool.counters
+            self._report.pages_read, self._report.pages_written = counters.reads, counters.writes
+            self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+            self._store.close()
+
+    def _tell(self, *, always: bool = False) -> None:
+        """Call the progress function, about ten times a second."""
+        progress, now = self._options.progress, time.monotonic()
+        if progress is not None and (always or now - self._told_at >= PROGRESS_SECONDS):
+            self._told_at = now
+            progress(self._report)
+
+
+def _pour(memory: MemoryDirection, paged: PagedDirection) -> None:
+    """Move the rows, a portion at a time, so that no portion is there twice."""
+    names = ((memory.probe, memory.judge.probe_name), (memory.base, memory.judge.base_name))
+    for rows, side in names:
+        while rows.batches:
+            paged.append(side, rows.batches.pop(0), rows.keys.pop(0))

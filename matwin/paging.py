@@ -1,0 +1,140 @@
+"""How a walk's memory is divided, and which schedule suits it: the cost model of pages.
+
+    budget ─┬─ write space, what the windows hold
+            ├─ frames: pages of both sides, each with the arrays made from it
+            ├─ partial results: a quarter, for bestmatch only
+            └─ output: an eighth, for what workers have found and is not handed over yet
+
+Bestmatch: a schedule that finishes one probe page before the next keeps one page of partial results
+open; any other keeps as many as it leaves unfinished.  `auto` takes the schedule that reads least
+unless what it keeps open, reckoned at `PARTIAL_RATIO` pairs a row, exceeds the share: then gallop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from matwin.scheduler import Reach, Schedule, plan
+from matwin.storage.errors import BudgetError
+from matwin.storage.frame import Pinned
+from matwin.storage.layout import PageId
+from matwin.storage.pool import BufferPool
+from matwin.storage.runs import PageRef
+from matwin.storage.units import format_size
+
+from .block import Block
+from .judge import Judge
+from .output import BATCH_ROWS
+
+PARTIAL_RATIO = 4
+READ_AHEAD = 2
+FRAMES_MIN = 2
+PORTIONS = 8
+"""Portions of output in flight: what two workers have queued, and what is being handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What each part of a walk may take."""
+
+    frames: int
+    partial_bytes: int
+    reserved_bytes: int
+    capacity: int
+    """Pairs in a portion of output."""
+    partial_page_bytes: int
+    """What a probe page's partial results are reckoned at."""
+
+    @classmethod
+    def of(cls, pool: BufferPool, judge: Judge, refs: Sequence[PageRef]) -> Shares:
+        """The shares of what the pool's budget leaves free."""
+        page_bytes = max([ref.size for ref in refs], default=1)
+        page_bytes = max(page_bytes, pool.file.page_size)
+        rows = max([ref.rows for ref in refs], default=1)
+        block_bytes = rows * max(judge.probe.bytes_per_row(), judge.base.bytes_per_row())
+        room = pool.budget_bytes - pool.write_space - pool.held_bytes
+        partial = room // 4 if judge.mode == "best" else room // 16
+        output = room // 8
+        frame_bytes = page_bytes + block_bytes
+        frames = (room - partial - output) // frame_bytes - READ_AHEAD - 1
+        if frames < FRAMES_MIN:
+            wanted = (FRAMES_MIN + READ_AHEAD + 1) * frame_bytes * 2 + pool.held_bytes
+            smallest = wanted * 8 // 7 + pool.file.page_size
+            raise BudgetError(
+                f"a budget of {format_size(pool.budget_bytes)} leaves no {FRAMES_MIN} frames of "
+                f"{format_size(frame_bytes)} for a walk; give at least {format_size(smallest)} "
+                f"({smallest} bytes) or a smaller page_size",
+                smallest_bytes=smallest,
+            )
+        widest = max([ref.size // max(ref.rows, 1) for ref in refs], default=1)
+        capacity = output // (PORTIONS * (2 * widest + 40))
+        partial_page = rows * PARTIAL_RATIO * 8 * (2 + len(judge.question.attributes))
+        return cls(
+            int(frames), partial, int(frames) * block_bytes + output,
+            max(64, min(int(capacity), BATCH_ROWS)), partial_page,
+        )  # fmt: skip
+
+
+def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedule:
+    """The schedule of a walk: as asked for, or what reads least and keeps partial results within
+    their share."""
+    if mode != "auto" or not is_best:
+        return plan(reach, frames=shares.frames, mode=mode)
+    gallop = plan(reach, frames=shares.frames, mode="gallop")
+    if gallop.page_reads <= gallop.pages_needed:
+        return replace(gallop, reason="gallop reads every page once and finishes a page at a time")
+    best = plan(reach, frames=shares.frames, mode="auto")
+    if best.mode == "gallop":
+        return best
+    kept = _open_pages(best) * shares.partial_page_bytes
+    share = (
+        f"{format_size(kept)} of partial results, the share is {format_size(shares.partial_bytes)}"
+    )
+    if kept > shares.partial_bytes:
+        reads = f"{best.mode} would read {best.page_reads} instead of {gallop.page_reads} pages"
+        return replace(gallop, reason=f"{reads} but keep about {share}")
+    return replace(best, reason=f"{best.reason}; it keeps about {share}")
+
+
+def _open_pages(schedule: Schedule) -> int:
+    """The most probe pages that are visited, and not for the last time, at any moment."""
+    owners = np.concatenate([owners for _, owners, _ in schedule.replayed()])
+    first = np.unique(owners, return_index=True)[1]
+    last = len(owners) - 1 - np.unique(owners[::-1], return_index=True)[1]
+    change = np.zeros(len(owners) + 1, np.int64)
+    np.add.at(change, first, 1)
+    np.add.at(change, last + 1, -1)
+    return int(change.cumsum().max())
+
+
+class _PageBlocks:
+    """Blocks of pages that are in frames, made once and kept while they are used."""
+
+    def __init__(self, judge: Judge, limit: int) -> None:
+        self._makers = {"probe": judge.probe.of, "base": judge.base.of}
+        self._limit = limit
+        self._kept: OrderedDict[PageId, Block] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, page: Pinned, role: str) -> Block:
+        with self._lock:
+            block = self._kept.get(page.page_id)
+            if block is not None:
+                self._kept.move_to_end(page.page_id)
+                return block
+        block = self._makers[role](page.batch)
+        with self._lock:
+            self._kept[page.page_id] = block
+            while len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
+        return block
+
+
+def blocks_of_pages(judge: Judge, limit: int) -> Callable[[Pinned, str], Block]:
+    """A function that gives a pinned page's block."""
+    return _PageBlocks(judge, limit)

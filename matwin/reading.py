@@ -1,0 +1,115 @@
+"""What every source shares: its face, and how foreign rows are let in.
+
+Invariants:
+* Every batch is validated in full before anything looks at its values: a wrong offset in data that
+  others wrote would crash the process.  Fixed-width columns cost nothing (0.5 µs for a table of any
+  size, 0.4 µs for a one-row batch), text 0.3 ms/MB for its UTF-8, on one core.
+* What can't be read is an `InputError` that names the source.  Our own errors pass unchanged: the
+  reader may be the result of another join.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from matwin.storage.errors import InputError, MatwinError
+
+ROWS_PER_BATCH = 65536
+
+AnySource = TypeVar("AnySource", bound="Source")
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """Rows to be had as record batches, and what is known of them beforehand."""
+
+    name: str
+    """How errors call it: "left", "right", or the file's name."""
+    schema: pa.Schema
+    is_repeatable: bool
+    """Whether the batches may be asked for again, and are the same rows."""
+    bytes_hint: int | None
+    """The decoded size where it is cheap to know."""
+    rows_hint: int | None
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows; only these columns, in this order, if any are named."""
+
+    def named(self: AnySource, name: str) -> AnySource:
+        """The same rows under another name in messages."""
+        return replace(self, name=name)
+
+    def called(self: AnySource, name: str) -> AnySource:
+        """Itself, which has a name; a stream without one takes this."""
+        return self
+
+    def check_columns(self, columns: Sequence[str] | None) -> None:
+        """Refuse names that are not there."""
+        for column in columns or ():
+            if column not in self.schema.names:
+                raise InputError(
+                    f"{self.name}: column {column!r} is not there; there are {self.schema.names}"
+                )
+
+
+def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
+    """The schema, if its columns can be told apart."""
+    try:
+        names = schema.names
+    except UnicodeDecodeError as e:
+        raise InputError(f"{where}: a column's name is not UTF-8") from e
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise InputError(f"{where}: column {doubles[0]!r} is there twice; rename one of them")
+    return schema
+
+
+def validated(rows: Any, where: str) -> Any:
+    """A table or batch whose buffers hold what its types say."""
+    try:
+        rows.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as e:
+        raise InputError(f"{where}: its data is malformed and must be made anew: {e}") from e
+    return rows
+
+
+def read(
+    reader: pa.RecordBatchReader, columns: Sequence[str] | None, where: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a reader, validated, in batches of bounded length, none of them empty."""
+    for batch in guarded(reader, where):
+        wanted = batch if columns is None else batch.select(columns)
+        yield from sliced(validated(wanted, where))
+
+
+def guarded(batches: Any, where: str) -> Iterator[Any]:
+    """What an Arrow reader gives; its failures become errors that name the source."""
+    batches = iter(batches)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except MatwinError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as e:
+            raise InputError(f"{where}: reading failed: {first_line(e)}") from e
+        yield batch
+
+
+def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of at most `ROWS_PER_BATCH` rows, none of them empty."""
+    for start in range(0, batch.num_rows, ROWS_PER_BATCH):
+        is_long = batch.num_rows > ROWS_PER_BATCH
+        yield batch.slice(start, ROWS_PER_BATCH) if is_long else batch
+
+
+def first_line(error: BaseException) -> str:
+    """An error's text without the rest that Arrow adds for its developers."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

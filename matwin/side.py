@@ -1,0 +1,200 @@
+"""One side of a join: its rows as they are stored, and which of them can match at all.
+
+    source batch ──prepare──▶ usable rows, plain, with hidden columns where the comparison needs
+                              another type than the column has
+                     └──────▶ rejected rows: a null, NaN or infinity to join by
+
+Invariants: no row is lost between the two; every usable row has a value for every key and
+attribute, in the type both sides are compared in; the user's columns are carried as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from matwin.storage.columns import Bools, Int64s, cast_columns, key_code, order_key, physical
+from matwin.storage.errors import InputError
+from matwin.storage.grid import Dimension, Grid, Key
+
+from .attributes import Attribute, KeyPair
+from .question import Question
+
+ROW = "matwin row"
+ONE = "matwin one"
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A column in the type of the comparison, made from one of another type."""
+
+    name: str
+    origin: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A side of a question: its columns in store, and its grid."""
+
+    name: str
+    schema: pa.Schema
+    stored: pa.Schema
+    grid: Grid
+    attributes: tuple[str | None, ...]
+    """The stored column of each attribute; None where it is no number."""
+    given: tuple[str, ...]
+    """The user's column of each attribute."""
+    keys: tuple[str, ...]
+    hidden: tuple[Hidden, ...]
+    has_row_numbers: bool
+
+    @classmethod
+    def of(cls, question: Question, name: str, *, row_numbers: bool = False) -> Side:
+        """The `name` side (``"left"`` or ``"right"``) of a question."""
+        schema: pa.Schema = getattr(question, name)
+        hidden: list[Hidden] = []
+        keys = [_stored(schema, name, pair, hidden) for pair in question.keys]
+        numbers = [a for a in question.attributes if a.is_number]
+        columns = {a: _stored(schema, name, a, hidden) for a in numbers}
+        dimensions = [_dimension(columns[a], a) for a in numbers]
+        fields = [*schema, *(pa.field(h.name, h.type) for h in hidden)]
+        if not dimensions:
+            fields.append(pa.field(ONE, pa.int64()))
+            dimensions = [Dimension(ONE, None, None, 0)]
+        if row_numbers:
+            fields.append(pa.field(ROW, pa.int64()))
+        return cls(
+            name, schema, pa.schema(fields), Grid(tuple(map(Key, keys)), tuple(dimensions)),
+            tuple(columns.get(a) for a in question.attributes),
+            tuple(getattr(a, name) for a in question.attributes),
+            tuple(keys), tuple(hidden), row_numbers,
+        )  # fmt: skip
+
+    @property
+    def order_field(self) -> pa.Field:
+        """The stored column of the order attribute."""
+        return self.stored.field(self.grid.order.name)
+
+    def prepare(
+        self, batch: pa.RecordBatch, first_row: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, Int64s | None]:
+        """The usable rows as stored, the rejected ones as they came (None: there are none), and
+        the usable rows' numbers where some were rejected."""
+        plain = cast_columns(batch, self.schema)
+        usable = self._usable(plain)
+        if usable is None:
+            return self._stored_rows(plain, first_row, None), None, None
+        kept = np.flatnonzero(usable)
+        rows = plain.filter(pa.array(usable))
+        rejected = plain.filter(pa.array(~usable))
+        return self._stored_rows(rows, first_row, kept), rejected, kept + first_row
+
+    def _usable(self, batch: pa.RecordBatch) -> Bools | None:
+        """Which rows have a value for everything; None when all have."""
+        names = {*self.given, *(h.origin for h in self.hidden)}
+        names |= {key for key in self.keys if key in self.schema.names}
+        mask: Bools | None = None
+        for name in sorted(names):
+            valid = _has_value(batch.column(name), is_key=name not in self.given)
+            if valid is not None:
+                mask = valid if mask is None else mask & valid
+        return mask
+
+    def _stored_rows(
+        self, rows: pa.RecordBatch, first_row: int, kept: Int64s | None
+    ) -> pa.RecordBatch:
+        columns = [rows.column(name) for name in self.schema.names]
+        for h in self.hidden:
+            columns.append(self._converted(rows.column(h.origin), h, first_row, kept))
+        if ONE in self.stored.names:
+            columns.append(pa.array(np.zeros(rows.num_rows, np.int64)))
+        if self.has_row_numbers:
+            numbers = np.arange(rows.num_rows) if kept is None else kept
+            columns.append(pa.array(numbers + first_row))
+        return pa.RecordBatch.from_arrays(columns, schema=self.stored)
+
+    def _converted(
+        self, column: pa.Array, h: Hidden, first_row: int, kept: Int64s | None
+    ) -> pa.Array:
+        try:
+            return column.cast(h.type)
+        except pa.ArrowInvalid as e:
+            at = _first_failure(column, h.type)
+            row = first_row + (at if kept is None else int(kept[at]))
+            raise InputError(
+                f"{self.name}: column {h.origin!r}, row {row}: the value does not fit {h.type}, "
+                f"in which both sides are compared ({e}); cast or filter it first"
+            ) from e
+
+    def order_keys(self, rows: pa.RecordBatch) -> Int64s:
+        """The order attribute of stored rows as order keys."""
+        return order_key(rows.column(self.grid.order.name))
+
+    def exact_keys(self, rows: pa.RecordBatch) -> list[Int64s]:
+        """Numbers that are equal where the equality keys are.
+
+        A cell is the key's first hash; this is a second one, so that two different texts would
+        have to agree in 128 bits to be taken for equal.  Numbers are exact.
+        """
+        return [key_code(rows.column(key), key, salt=1) for key in self.keys]
+
+
+def _stored(schema: pa.Schema, side: str, pair: Attribute | KeyPair, hidden: list[Hidden]) -> str:
+    name: str = getattr(pair, side)
+    if not _needs_cast(schema.field(name).type, pair.type):
+        return name
+    hidden.append(Hidden(f"matwin {name}", name, pair.type))
+    return hidden[-1].name
+
+
+def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether the numbers of a column are not those of the common type."""
+    tests = pa.types
+    if tests.is_floating(found) or not pa.types.is_primitive(found):
+        return False
+    if tests.is_integer(found) and tests.is_integer(wanted):
+        return bool((found == pa.uint64()) != (wanted == pa.uint64()))
+    if tests.is_timestamp(found) and tests.is_timestamp(wanted):
+        return bool(found.unit != wanted.unit)
+    return bool(found != wanted)
+
+
+def _dimension(column: str, attribute: Attribute) -> Dimension:
+    tolerance = (attribute.lo, attribute.hi) if attribute.is_constrained else None
+    return Dimension.of(pa.field(column, attribute.type), tolerance)
+
+
+def _has_value(column: pa.Array, *, is_key: bool) -> Bools | None:
+    """Where a column is not null, NaN or, unless it is a key, infinite; None: everywhere."""
+    if pa.types.is_floating(column.type):
+        values, valid = physical(column)
+        good = ~np.isnan(values) if is_key else np.isfinite(values)
+        good = good if valid is None else good & valid
+        return None if good.all() else good
+    if column.null_count == 0:
+        return None
+    there: Bools = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return there
+
+
+def _first_failure(column: pa.Array, wanted: pa.DataType) -> int:
+    """The first value that can't be cast, by halving."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            column.slice(low, middle - low).cast(wanted)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def hidden_names(side: Side) -> Sequence[str]:
+    """Stored columns that are not the user's."""
+    return [name for name in side.stored.names if name not in side.schema.names]

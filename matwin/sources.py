@@ -1,0 +1,246 @@
+"""Sources: whatever a user has, as record batches with one schema.
+
+    pa.Table, RecordBatch, Polars and pandas frames  ─▶ Held       in memory, zero-copy slices
+    RecordBatchReader, any other Arrow C stream      ─▶ Streamed   once
+    DuckDB relation                                  ─▶ Spooled    taken when first asked for
+    list, tuple, generator of batches                ─▶ Batches    as they come
+    path, list of paths, glob                        ─▶ Files      a bounded batch at a time
+
+Invariants: every batch has the source's schema, is valid all the way down, and has at least one and
+at most `ROWS_PER_BATCH` rows; only an iterable's batches keep the length they come in.
+
+Left out: casting to what a join needs, which knows its columns.  Text, views and dictionaries pass
+as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.storage.errors import InputError
+
+from .files import files_source
+from .reading import ROWS_PER_BATCH as ROWS_PER_BATCH
+from .reading import Source as Source
+from .reading import checked_schema, first_line, read, validated
+from .spool import Spooled, opened
+
+IN_MEMORY = ("pandas", "polars")
+
+
+def source_of(data: object, name: str) -> Source:
+    """The source that `data` is; `name` is what errors call it.
+
+    >>> source_of(pa.table({"t": [1, 2, 3]}), "left").rows_hint
+    3
+    """
+    if isinstance(data, Source):
+        return data.called(name)
+    if _is_path(data) or _is_list_of_paths(data):
+        return files_source(data, name)
+    if isinstance(data, pa.Table):
+        return Held.of(data, name)
+    if isinstance(data, pa.RecordBatch):
+        return Held.of(_imported(lambda: pa.Table.from_batches([data]), name), name)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _stream_source(data, name)
+    if hasattr(data, "__arrow_c_array__"):
+        return source_of(_imported(lambda: pa.record_batch(data), name), name)
+    if is_iterable_source(data):
+        return Batches.of(data, name)
+    raise InputError(
+        f"{name}: a {type(data).__name__} is no source; give a table or anything with the Arrow "
+        "stream interface, a path, list or glob of Parquet, CSV or Arrow files, or an iterable of "
+        "record batches"
+    )
+
+
+def is_iterable_source(data: object) -> bool:
+    """Whether the source is an iterable of items that come one after the other."""
+    is_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    is_other = isinstance(data, Source | bytes | dict) or _is_path(data) or _is_list_of_paths(data)
+    return isinstance(data, Iterable) and not is_arrow and not is_other
+
+
+def _is_path(data: object) -> bool:
+    return isinstance(data, str | os.PathLike)
+
+
+def _is_list_of_paths(data: object) -> bool:
+    return isinstance(data, list | tuple) and len(data) > 0 and all(map(_is_path, data))
+
+
+def _stream_source(data: Any, name: str) -> Source:
+    module = type(data).__module__.split(".")[0]
+    if module in ("duckdb", "_duckdb") and hasattr(data, "limit"):
+        return Spooled.of(data, name)
+    reader = data if isinstance(data, pa.RecordBatchReader) else opened(data, name)
+    if module in IN_MEMORY:
+        return Held.of(_imported(reader.read_all, name), name)
+    return Streamed(name, checked_schema(reader.schema, name), False, None, None, _Once(reader))
+
+
+def _imported(make: Callable[[], Any], name: str) -> Any:
+    try:
+        return make()
+    except (pa.ArrowException, ValueError, TypeError) as e:
+        raise InputError(f"{name}: it can't be read as Arrow columns: {first_line(e)}") from e
+
+
+@dataclass(frozen=True)
+class Held(Source):
+    """A table in memory."""
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, table: pa.Table, name: str) -> Held:
+        """The source of a table."""
+        checked_schema(table.schema, name)
+        try:
+            table.validate()  # the shape alone, because nbytes looks at offsets
+        except pa.ArrowException as e:
+            raise InputError(f"{name}: the table is malformed: {e}") from e
+        return cls(name, table.schema, True, table.nbytes, table.num_rows, table)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        self.check_columns(columns)
+        table = self.table if columns is None else self.table.select(columns)
+        batches = validated(table, self.name).to_batches(max_chunksize=ROWS_PER_BATCH)
+        return (batch for batch in batches if batch.num_rows)
+
+
+@dataclass
+class _Once:
+    """Something that can be taken a single time."""
+
+    thing: Any
+
+    def take(self, name: str) -> Any:
+        if self.thing is None:
+            raise InputError(
+                f"{name} can be read only once, and has been; give a table, files or a list of "
+                "batches, or make a new reader"
+            )
+        thing, self.thing = self.thing, None
+        return thing
+
+
+@dataclass(frozen=True)
+class Streamed(Source):
+    """An Arrow stream that is read once."""
+
+    reader: _Once
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        self.check_columns(columns)
+        return read(self.reader.take(self.name), columns, self.name)
+
+
+Reading = Callable[[Any, str], object]
+"""Makes a batch of an item that is none, or lets it pass as it is; told how errors call it."""
+
+
+def _no_batch(item: Any, where: str) -> object:
+    raise InputError(f"{where} is a {type(item).__name__}; give record batches or tables")
+
+
+@dataclass(frozen=True)
+class Batches(Source):
+    """An iterable of batches and tables, and of items that `reading` understands."""
+
+    given: Iterable[Any] | _Once
+    reading: Reading
+
+    @classmethod
+    def of(
+        cls,
+        given: Any,
+        name: str,
+        schema: pa.Schema | None = None,
+        reading: Reading = _no_batch,
+    ) -> Batches:
+        """The source of an iterable, whose first batch tells the schema unless it is given."""
+        is_repeatable = isinstance(given, list | tuple)
+        items = iter(given)
+        if schema is None:
+            head: list[Any] = []
+            schema = _peeked(items, head, name)
+            items = chain(head, items)
+        checked_schema(schema, name)
+        return cls(
+            name,
+            schema,
+            is_repeatable,
+            None,
+            None,
+            given if is_repeatable else _Once(items),
+            reading,
+        )
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return (item for item in self.items(columns) if isinstance(item, pa.RecordBatch))
+
+    def items(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Batches, and between them what `reading` has let pass."""
+        self.check_columns(columns)
+        given = self.given.take(self.name) if isinstance(self.given, _Once) else self.given
+        return self._items(given, columns)
+
+    def _items(self, given: Iterable[Any], columns: Sequence[str] | None) -> Iterator[Any]:
+        for number, item in enumerate(given):
+            where = f"{self.name}: batch {number}"
+            if not isinstance(item, pa.RecordBatch | pa.Table):
+                item = self.reading(item, where)
+            if isinstance(item, pa.RecordBatch):
+                yield from self._checked([item], columns, where)
+            elif isinstance(item, pa.Table):
+                yield from self._checked(item.to_batches(), columns, where)
+            else:
+                yield item
+
+    def _checked(
+        self, batches: list[pa.RecordBatch], columns: Sequence[str] | None, where: str
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.schema.equals(self.schema):
+                batch = _fitted(batch, self.schema, where)
+            validated(batch, where)
+            if batch.num_rows:
+                yield batch if columns is None else batch.select(columns)
+
+
+def _peeked(items: Iterator[Any], head: list[Any], name: str) -> pa.Schema:
+    """The schema of the first batch; what had to be taken for it goes to `head`."""
+    for item in items:
+        head.append(item)
+        if isinstance(item, pa.RecordBatch | pa.Table):
+            return item.schema
+        if isinstance(item, dict | list):
+            break
+    raise InputError(
+        f"{name}: its columns are not known, for no record batch comes first; declare them with "
+        "matwin.stream(..., schema=...)"
+    )
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    """The batch under the source's schema, from which it may differ in nothing but notes."""
+    theirs = checked_schema(batch.schema, where)
+    for name in [*schema.names, *theirs.names]:
+        if name not in theirs.names:
+            raise InputError(f"{where} lacks column {name!r}, which the source has")
+        if name not in schema.names:
+            raise InputError(f"{where} has column {name!r}, which the source lacks")
+        mine, its = schema.field(name).type, theirs.field(name).type
+        if mine != its:
+            raise InputError(
+                f"{where}: column {name!r} is {its}, and {mine} in the source; cast it"
+            )
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)

@@ -1,0 +1,88 @@
+"""ε-joins: all pairs within the tolerances.
+
+    how      directions                  what comes out
+    inner    left → right, all           every pair
+    left     left → right, all           every pair, and left rows without one
+    right    right → left, all           every pair, and right rows without one
+    full     left → right, all           every pair, and left rows without one;
+             right → left, any           right rows without one
+    semi     left → right, any           left rows with a pair
+    anti     left → right, any           left rows without one
+
+The loop, the windows and the walk are MatWin's own; an ε-join keeps nothing between visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.joining import Batches, Join
+from matwin.loop import Direction
+from matwin.matched import Matched
+from matwin.options import Options
+from matwin.question import Question
+from matwin.sources import source_of
+from matwin.storage.grid import Tolerance
+
+
+def epsilon_join(
+    left: object,
+    right: object,
+    *,
+    on: Mapping[Any, Tolerance],
+    by: object = None,
+    how: str = "inner",
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    distances: bool = False,
+    **options: Any,
+) -> pa.RecordBatchReader:
+    """All pairs of rows that are within the tolerance in every attribute.
+
+    Arguments and options are those of `matwin.bestmatch_join`.
+
+    >>> import matwin
+    >>> trades = pa.table({"t": [10, 20], "price": [1.5, 1.6]})
+    >>> quotes = pa.table({"t": [8, 12, 19], "bid": [1.4, 1.5, 1.5]})
+    >>> matwin.epsilon_join(trades, quotes, on={"t": (-2, 0)}).read_all().to_pydict()["bid"]
+    [1.4, 1.5]
+    """
+    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    question = Question.of(
+        ours.schema, theirs.schema, on=on, by=by, how=how, best=False, suffixes=suffixes,
+        distances=distances,
+    )  # fmt: skip
+    join = Join(question, ours, theirs, Options(**options))
+    directions, keeps_rejected = _directions(join)
+    return join.reader(join.run(directions, keeps_rejected=keeps_rejected))
+
+
+def _directions(join: Join) -> tuple[list[Direction], tuple[str, ...]]:
+    how = join.question.how
+    if how in ("semi", "anti"):
+        finish = _semi(join) if how == "semi" else _anti(join, "left")
+        direction = join.direction("left", "any", finish, wants_unmatched=how == "anti")
+        return [direction], ("left",) if how == "anti" else ()
+    probe = "right" if how == "right" else "left"
+    keeps = how != "inner"
+    pairs = join.direction(probe, "all", join.pairs(probe, unmatched=keeps), wants_unmatched=keeps)
+    if how != "full":
+        return [pairs], (probe,) if keeps else ()
+    lonely = join.direction("right", "any", _anti(join, "right"), wants_unmatched=True)
+    return [pairs, lonely], ("left", "right")
+
+
+def _anti(join: Join, side: str) -> Any:
+    def finish(matched: Matched) -> Batches:
+        return join.alone(side, matched.probe_rows, matched.unmatched)
+
+    return finish
+
+
+def _semi(join: Join) -> Any:
+    def finish(matched: Matched) -> Batches:
+        return join.alone("left", matched.probe_rows, matched.candidates.probe)
+
+    return finish

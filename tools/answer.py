@@ -1,0 +1,270 @@
+"""DuckDB's answer to a join's question.
+
+    tables ──Arrow──▶ numbers of rows, codes of keys, 64-bit values          l, r
+                          │ DuckDB: eligible ─▶ best ─▶ pairs of row numbers     (sql.py)
+    tables ──take────▶ the rows of those pairs
+
+DuckDB sees nothing but numbers: no payload passes through it, so every type that Arrow has can be
+verified, and nanoseconds stay nanoseconds.  What orders ask Python for (a function to minimize,
+subset, a partial order) is reckoned here, pair by pair, on DuckDB's eligible pairs; that is for
+small tables.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from matwin.attributes import Attribute, KeyPair
+from matwin.orders import Minimize, PartialOrder, Subset, Youngest
+from matwin.question import Question, distance_type
+from matwin.storage.columns import cast_columns, comparable
+from matwin.storage.errors import InputError
+
+from .sql import best_sql, eligible_sql, has_sql, pairs_sql
+
+
+def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
+    """DuckDB's answer to the question."""
+    left, right = _plain(left, question.left), _plain(right, question.right)
+    with _database() as database:
+        _load(database, left, right, question)
+        costs = _eligible(database, left, right, question)
+        if question.best and not _choose(database, left, right, question):
+            database.execute(f"CREATE TABLE best AS {best_sql(question)}")
+        pairs = database.sql(pairs_sql(question)).to_arrow_table()
+        return _rows(left, right, question, pairs, costs)
+
+
+@contextmanager
+def _database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that reaches no file but its own overflow, and no variable of ours by name."""
+    with tempfile.TemporaryDirectory(prefix="matwin-verify-") as folder:
+        database = duckdb.connect(config={
+            "enable_external_access": "false", "python_enable_replacements": "false",
+            "temp_directory": folder,
+        })  # fmt: skip
+        with database:
+            database.execute("SET enable_progress_bar = false")
+            yield database
+
+
+def _plain(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([cast_columns(b, schema) for b in table.to_batches()], schema)
+
+
+def _load(
+    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
+) -> None:
+    """Make `left_rows` and `right_rows`, and `l` and `r` of the rows that can match."""
+    keys = [_key_codes(left, right, key) for key in question.keys]
+    for at, (side, table) in enumerate((("left", left), ("right", right))):
+        rows = pa.array(np.arange(table.num_rows))
+        _create(database, f"{side}_rows", pa.table({"#": rows}), ['"#"'])
+        columns = {f"{side}_row": rows}
+        columns |= {f"{side[0]}k{number}": codes[at] for number, codes in enumerate(keys)}
+        is_fit = np.ones(table.num_rows, np.bool_)
+        for number, attribute in enumerate(question.attributes):
+            values, valid = _values(table, getattr(attribute, side), attribute)
+            is_fit &= valid
+            if values is not None:
+                columns[f"{side[0]}{number}"] = pa.array(values)
+        for column in columns.values():
+            is_fit &= np.asarray(column.is_valid())
+        fit = pa.table(columns).filter(pa.array(is_fit))
+        wide = [f"{n}::HUGEINT AS {n}" if _is_value(n, fit) else n for n in fit.column_names]
+        _create(database, side[0], fit, wide)
+
+
+def _create(
+    database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, columns: list[str]
+) -> None:
+    database.register("given", rows)
+    database.execute(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM given")
+    database.unregister("given")
+
+
+def _is_value(name: str, rows: pa.Table) -> bool:
+    return name[1:].isdigit() and pa.types.is_integer(rows.schema.field(name).type)
+
+
+def _values(
+    table: pa.Table, column: str, attribute: Attribute
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.bool_]]:
+    """What is compared, if it is a number, and which rows have something to compare."""
+    found = table[column].combine_chunks()
+    if not attribute.is_number:
+        valid = np.asarray(found.is_valid())
+        if pa.types.is_floating(found.type):
+            valid &= np.asarray(pc.is_finite(found).fill_null(False))
+        return None, valid
+    values, is_there = comparable(_as_common(found, column, attribute.type))
+    valid = np.ones(len(values), np.bool_) if is_there is None else is_there
+    if values.dtype == np.float64:
+        valid = valid & np.isfinite(values)
+        values = values + 0.0
+    return values, valid
+
+
+def _as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
+    try:
+        return column.cast(common)
+    except pa.ArrowInvalid as e:
+        raise InputError(f"column {name!r} can't be compared as {common}: {e}") from e
+
+
+def _key_codes(left: pa.Table, right: pa.Table, key: KeyPair) -> tuple[pa.Array, pa.Array]:
+    """Numbers for the values of a key, the same for equal values; null for null and NaN."""
+    chunks = [
+        _as_common(table[name].combine_chunks(), name, key.type)
+        for table, name in ((left, key.left), (right, key.right))
+    ]
+    values = pa.concat_arrays(chunks)
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0.0)  # -0.0 + 0.0 is 0.0
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    codes = pc.dictionary_encode(values).indices
+    return codes[: left.num_rows], codes[left.num_rows :]
+
+
+# ── what Python is asked for ─────────────────────────────────────────────────────────────────
+
+
+def _eligible(
+    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
+) -> list[bool]:
+    """Make `eligible`; whether each attribute has a cost there."""
+    asked = [isinstance(a.order, Minimize) for a in question.attributes]
+    if not any(asked):
+        columns = [
+            f"NULL AS c{n}" for n, a in enumerate(question.attributes) if not has_sql(a.order)
+        ]
+        wide = ", ".join(["*", *columns])
+        database.execute(f"CREATE TABLE eligible AS SELECT {wide} FROM ({eligible_sql(question)})")
+        return [has_sql(a.order) for a in question.attributes]
+    pairs = database.sql(eligible_sql(question)).to_arrow_table()
+    for number, attribute in enumerate(question.attributes):
+        if isinstance(attribute.order, Minimize):
+            ours, theirs = _pair_values(left, right, attribute, pairs)
+            found = list(map(attribute.order.function, ours, theirs))
+            pairs = pairs.append_column(f"c{number}", _numbers(found))
+        elif not has_sql(attribute.order):
+            pairs = pairs.append_column(f"c{number}", pa.nulls(len(pairs)))
+    _create(database, "eligible", pairs, ["*"])
+    return [a or has_sql(b.order) for a, b in zip(asked, question.attributes, strict=True)]
+
+
+def _numbers(values: list[Any]) -> pa.Array:
+    is_whole = all(isinstance(value, int) for value in values)
+    return pa.array(values, pa.int64() if is_whole else pa.float64())
+
+
+def _pair_values(
+    left: pa.Table, right: pa.Table, attribute: Attribute, pairs: pa.Table
+) -> tuple[list[Any], list[Any]]:
+    """An attribute's values for each pair, as Python's."""
+    found = []
+    for table, side in ((left, "left"), (right, "right")):
+        name = getattr(attribute, side)
+        values, _ = _values(table, name, attribute)
+        listed = table[name].to_pylist() if values is None else values.tolist()
+        found.append([listed[row] for row in pairs[f"{side}_row"].to_pylist()])
+    return found[0], found[1]
+
+
+def _choose(
+    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
+) -> bool:
+    """Make `best` in Python where an order is a black box; whether it was."""
+    if not any(isinstance(a.order, Subset | PartialOrder) for a in question.attributes):
+        return False
+    pairs = database.sql("SELECT * FROM eligible").to_arrow_table()
+    tests = [
+        _as_good(attribute, number, left, right, pairs)
+        for number, attribute in enumerate(question.attributes)
+    ]
+
+    def dominates(one: int, other: int) -> bool:
+        return all(test(one, other) for test in tests) and not all(
+            test(other, one) for test in tests
+        )
+
+    best: set[int] = set()
+    for group in _groups(question.how, pairs):
+        best |= {p for p in group if not any(dominates(rival, p) for rival in group)}
+    _create(database, "best", pairs.take(pa.array(sorted(best), pa.int64())), ["*"])
+    return True
+
+
+def _groups(how: str, pairs: pa.Table) -> list[list[int]]:
+    """The pairs that compete with each other, as places in `pairs`."""
+    if how == "inner":
+        return [list(range(pairs.num_rows))]
+    groups: dict[tuple[str, int], list[int]] = {}
+    for side in ("left", "right"):
+        if how in (side, "full"):
+            for place, row in enumerate(pairs[f"{side}_row"].to_pylist()):
+                groups.setdefault((side, row), []).append(place)
+    return list(groups.values())
+
+
+def _as_good(
+    attribute: Attribute, number: int, left: pa.Table, right: pa.Table, pairs: pa.Table
+) -> Callable[[int, int], bool]:
+    """Whether one pair is at least as good as another on an attribute."""
+    if not isinstance(attribute.order, Subset | PartialOrder):
+        costs = pairs[f"c{number}"].to_pylist()
+        return lambda one, other: bool(costs[one] <= costs[other])
+    values = list(zip(*_pair_values(left, right, attribute, pairs), strict=True))
+    if isinstance(attribute.order, PartialOrder):
+        function = attribute.order.function
+        return lambda one, other: function(values[one], values[other]) is True
+    common = [{v for v in a if v is not None and v == v} & set(b) for a, b in values]
+    return lambda one, other: common[one] >= common[other]
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rows(
+    left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table, has_cost: list[bool]
+) -> pa.Table:
+    """The output rows of pairs of row numbers."""
+    ours = left.take(pairs["left_row"].cast(pa.int64()))
+    columns = {name: ours[name] for name in question.output_names()[0]}
+    theirs = right.take(pairs["right_row"].cast(pa.int64()))
+    if question.may_lack[0]:
+        for name in question.shared_keys:
+            columns[name] = pc.coalesce(columns[name], theirs[name].cast(columns[name].type))
+    listed = [*columns.values(), *(theirs[name] for name in question.output_names()[1])]
+    if question.distances:
+        listed += [
+            _distance(pairs[f"c{number}"], attribute)
+            for number, attribute in enumerate(question.attributes)
+            if has_cost[number]
+        ]
+    return pa.table(listed, schema=question.schema)
+
+
+def _distance(costs: pa.ChunkedArray, attribute: Attribute) -> pa.ChunkedArray:
+    wanted = distance_type(attribute)
+    if isinstance(attribute.order, Minimize) or pa.types.is_floating(attribute.type):
+        costs = costs.cast(pa.float64())
+    if isinstance(attribute.order, Youngest):
+        costs = pc.negate(costs)
+    if pa.types.is_floating(wanted):
+        return costs.cast(wanted)
+    whole = costs.cast(pa.uint64() if pa.types.is_unsigned_integer(wanted) else pa.int64())
+    if pa.types.is_date32(attribute.type) and not isinstance(attribute.order, Youngest):
+        whole = pc.multiply(whole, 86_400)
+    if pa.types.is_date32(wanted) or pa.types.is_time32(wanted):
+        whole = whole.cast(pa.int32())
+    return whole.cast(wanted)

@@ -1,0 +1,138 @@
+"""`matwin join`: two files in, the pairs of a bestmatch join or an ε-join out.
+
+    LEFT, RIGHT ──words.py──▶ question ──join──▶ batches ──sinks.py──▶ file or standard output
+                                          │
+                                       report ──▶ progress while it runs, a summary when it ends
+
+Rows go to the output and nothing else does; the progress and the summary go to standard error.
+With ``--json`` the summary is JSON, on standard output if the rows go to a file.  ``--verify`` asks
+DuckDB the same question afterwards; exit code 1 says that the answers differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import matwin
+from matwin.report import Report, SideReport
+from matwin.storage.units import format_size
+
+from .progress import Progress
+from .sinks import write
+from .sql import sql_of
+from .trace.text import escaped
+from .verify import Verification, verify
+from .words import Asked, configure_options, configure_question
+
+ROWS_SHOWN = 20
+EXACT_FILES = (".parquet", ".arrow", ".feather", ".ipc")
+"""Files that keep every value as it is, so that they can be verified instead of a second run."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_question(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the rows go")
+    parser.add_argument("--format", help="parquet, arrow, csv or json, if the name does not say")
+    parser.add_argument("--verify", action="store_true", help="ask DuckDB the same and compare")
+    parser.add_argument("--sql", action="store_true", help="print the question as SQL, and stop")
+    parser.add_argument("--explain", action="store_true", help="say what would be done, and stop")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    configure_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Join, write and sum up; 1 if DuckDB disagrees."""
+    asked = Asked.of(args)
+    if args.sql:
+        print(sql_of(asked.question, args.left, args.right))
+        return 0
+    if args.explain:
+        print(explained(asked))
+        return 0
+    started = time.monotonic()
+    report = _joined(asked, args)
+    seconds = time.monotonic() - started
+    verdict = _verified(asked, args) if args.verify else None
+    _tell(args, summary_of(report, seconds, verdict), verdict)
+    return 0 if verdict is None or verdict.is_equal else 1
+
+
+def explained(asked: Asked) -> str:
+    """What the join would do, and why."""
+    return matwin.explain_join(
+        asked.left, asked.right, best=asked.question.best, **asked.arguments, **asked.options
+    )
+
+
+def _joined(asked: Asked, args: argparse.Namespace) -> Report:
+    report = Report()
+    with Progress(is_wanted=not args.quiet) as progress:
+        reader = asked.run(report=report, progress=progress.callback)
+        write(reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN)
+    return report
+
+
+def _verified(asked: Asked, args: argparse.Namespace) -> Verification:
+    """DuckDB's verdict on the written file, or on a second run where a file would lose types."""
+    is_exact = args.output is not None and Path(args.output).suffix.lower() in EXACT_FILES
+    return verify(
+        asked.left, asked.right, best=asked.question.best,
+        result=args.output if is_exact else None, **asked.arguments, **_untraced(asked.options),
+    )  # fmt: skip
+
+
+def _untraced(options: dict[str, Any]) -> dict[str, Any]:
+    """The options without the trace, which belongs to the first run."""
+    return {name: value for name, value in options.items() if name != "trace"}
+
+
+# ── the summary ──────────────────────────────────────────────────────────────────────────────
+
+
+def summary_of(report: Report, seconds: float, verdict: Verification | None) -> dict[str, Any]:
+    """Everything that `--json` prints."""
+    return {
+        **report.as_dict(),
+        "seconds": round(seconds, 3),
+        "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "verification": verdict.as_dict() if verdict else None,
+    }
+
+
+def _tell(args: argparse.Namespace, summary: dict[str, Any], verdict: Verification | None) -> None:
+    if args.json:
+        stream = sys.stdout if args.output else sys.stderr
+        print(json.dumps(summary, indent=2), file=stream)
+    elif not args.quiet:
+        print(shown(summary), file=sys.stderr)
+    if verdict is not None and not args.json:
+        print(verdict, file=sys.stderr)
+
+
+def shown(summary: dict[str, Any]) -> str:
+    """The summary for a person."""
+    lines = [_side(side, SideReport(**summary[side])) for side in ("left", "right")]
+    lines.append(f"out    {summary['rows_out']:,} rows in {summary['seconds']:.3g} s")
+    lines.append(f"pages  {summary['pages_read']:,} read, {summary['pages_written']:,} written")
+    counted, budget = format_size(summary["peak_bytes"]), format_size(summary["budget_bytes"])
+    resident = format_size(summary["peak_resident_bytes"])
+    lines.append(f"memory {counted} of {budget} at most; the process {resident}")
+    lines += [f"chose  {escaped(decision)}" for decision in summary["decisions"]]
+    return "\n".join(lines)
+
+
+def _side(name: str, side: SideReport) -> str:
+    text = f"{name:<6} {side.rows_in:,} rows in, {side.used:,} used"
+    if side.late:
+        text += f", {side.late:,} late"
+    if side.rejected:
+        text += f", {side.rejected:,} rejected (null, NaN or infinite)"
+    return text

@@ -1,0 +1,292 @@
+"""A join's question in DuckDB's SQL.
+
+    left_rows, right_rows     the tables, each row with its number
+        │
+        l, r                  the rows that can match: numbers of rows, keys, what is compared
+        │
+     eligible                 pairs within reach, and what each costs on every attribute
+        │
+       best                   pairs that no other pair of the same row (or of all) dominates
+        │
+      pairs                   and the rows without a partner, where they are asked for
+
+`sql_of` writes all of it, to be read and run by a person.  The verifier makes `l` and `r` itself,
+from Arrow, and runs the rest; so a column that DuckDB can't hold never reaches it.
+
+Integers and times are compared as HUGEINT, in which no difference of two 64-bit numbers wraps, and
+floats as DOUBLE.  A smaller cost is better; ``youngest`` costs ``0 - greatest(left, right)``.  With
+one or two attributes window functions find the best, in n log n; with more it takes NOT EXISTS.
+
+Left out: orders that are Python functions, and `subset`.  They have no SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from matwin.attributes import Attribute
+from matwin.orders import MinDistance, Order, Youngest
+from matwin.question import Question
+from matwin.storage.columns import is_numeric
+from matwin.storage.errors import InputError
+
+_WIDEST = 2**65
+"""No difference of two 64-bit numbers is larger, so larger bounds mean the same."""
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier, whatever is in it.
+
+    >>> print(quoted('say "t"'))
+    "say ""t\"""
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_of(question: Question, left: str = "left", right: str = "right") -> str:
+    """The question as one statement over two tables, views or files of these names.
+
+    Distances of times come out as counts of the attribute's unit.
+    """
+    _check_sayable(question)
+    row = _unused("#", {*question.left.names, *question.right.names})
+    parts = [
+        ("left_rows", f"SELECT row_number() OVER () AS {row}, * FROM {quoted(left)}"),
+        ("right_rows", f"SELECT row_number() OVER () AS {row}, * FROM {quoted(right)}"),
+        ("l", _side_sql(question, "left", row)),
+        ("r", _side_sql(question, "right", row)),
+        ("eligible", eligible_sql(question)),
+    ]
+    if question.best:
+        parts.append(("best", best_sql(question)))
+    parts.append(("pairs", pairs_sql(question, row)))
+    steps = ",\n".join(
+        f"{name} AS {_materialized(name)}(\n{_indented(text)}\n)" for name, text in parts
+    )
+    return f"WITH\n{steps}\n{_output_sql(question, row)}"
+
+
+def _materialized(name: str) -> str:
+    return "MATERIALIZED " if name.endswith("_rows") or name == "eligible" else ""
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    while name in taken:
+        name += "#"
+    return quoted(name)
+
+
+def _check_sayable(question: Question) -> None:
+    for attribute in question.attributes:
+        if not has_sql(attribute.order):
+            raise InputError(
+                f"column {attribute.name!r}: the order {attribute.order!r} has no SQL; "
+                "verify the join instead, which can ask Python"
+            )
+    for schema in (question.left, question.right):
+        lower = [name.lower() for name in schema.names]
+        alike = [name for name in schema.names if lower.count(name.lower()) > 1]
+        if alike:
+            raise InputError(f"columns {alike} are one name to DuckDB; rename them to get SQL")
+
+
+def has_sql(order: Order) -> bool:
+    """Whether DuckDB can reckon the order by itself."""
+    return isinstance(order, MinDistance | Youngest)
+
+
+# ── what is compared ─────────────────────────────────────────────────────────────────────────
+
+
+def _side_sql(question: Question, side: str, row: str) -> str:
+    """The rows of one side that can match, as numbers."""
+    schema: pa.Schema = getattr(question, side)
+    columns, tests = [f"{row} AS {side}_row"], []
+    for at, key in enumerate(question.keys):
+        field = schema.field(getattr(key, side))
+        value = _value_sql(field, key.type) if is_numeric(key.type) else quoted(field.name)
+        columns.append(f"{value} AS {side[0]}k{at}")
+        tests.append(_fit_sql(field, "NOT isnan"))
+    for at, attribute in enumerate(question.attributes):
+        field = schema.field(getattr(attribute, side))
+        columns.append(f"{_value_sql(field, attribute.type)} AS {side[0]}{at}")
+        tests.append(_fit_sql(field, "isfinite"))
+    return f"SELECT {', '.join(columns)}\nFROM {side}_rows\nWHERE {' AND '.join(tests)}"
+
+
+def _fit_sql(field: pa.Field, float_test: str) -> str:
+    """That a value can match at all; the test of a null float is not true either."""
+    name = quoted(field.name)
+    return f"{float_test}({name})" if pa.types.is_floating(field.type) else f"{name} IS NOT NULL"
+
+
+def _value_sql(field: pa.Field, common: pa.DataType) -> str:
+    name, tests = quoted(field.name), pa.types
+    if tests.is_floating(common):
+        return f"{name}::DOUBLE"
+    if tests.is_integer(common):
+        return f"{name}::HUGEINT"
+    if tests.is_date32(common):
+        return f"({name} - DATE '1970-01-01')::HUGEINT"
+    unit = "ms" if tests.is_date64(common) else common.unit
+    if unit == "ns":
+        return f"epoch_ns({name})::HUGEINT"
+    micros = {"us": "", "ms": " // 1000", "s": " // 1000000"}[unit]
+    return f"epoch_us({name})::HUGEINT{micros}"
+
+
+# ── pairs ────────────────────────────────────────────────────────────────────────────────────
+
+
+def eligible_sql(question: Question) -> str:
+    """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL."""
+    costs = [
+        f"{_cost_sql(attribute, at)} AS c{at}"
+        for at, attribute in enumerate(question.attributes)
+        if has_sql(attribute.order)
+    ]
+    joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
+    near = [(at, a) for at, a in enumerate(question.attributes) if a.is_constrained]
+    # One band only: given several, DuckDB's band join pairs their ends badly (41 s instead of 0.6
+    # for two bands of 100,000 rows a side, DuckDB 2.0).
+    joined += [_band_sql(attribute, at) for at, attribute in near[:1]]
+    is_exact = bool(near) and not pa.types.is_floating(near[0][1].type)
+    tests = [_within_sql(attribute, at) for at, attribute in near[is_exact:]]
+    text = f"SELECT {', '.join(['left_row', 'right_row', *costs])}\nFROM l JOIN r\n  ON "
+    text += "\n  AND ".join(joined or ["true"])
+    return text + ("\nWHERE " + "\n  AND ".join(tests) if tests else "")
+
+
+def _within_sql(attribute: Attribute, at: int) -> str:
+    lo, hi = _bounds(attribute)
+    return f"r{at} - l{at} BETWEEN {lo} AND {hi}"
+
+
+def _band_sql(attribute: Attribute, at: int) -> str:
+    """The condition once more, in the form that DuckDB has an algorithm for.
+
+    For floats ``l + hi`` rounds differently from ``r - l``, so that the band is a little wider.
+    """
+    lo, hi = _bounds(attribute)
+    if not pa.types.is_floating(attribute.type):
+        return f"r{at} BETWEEN l{at} + ({lo}) AND l{at} + ({hi})"
+    slack = f"(abs(l{at}) + greatest(abs({lo}), abs({hi}))) * 1e-15"
+    return f"r{at} BETWEEN l{at} + ({lo}) - {slack} AND l{at} + ({hi}) + {slack}"
+
+
+def _bounds(attribute: Attribute) -> tuple[str, str]:
+    assert attribute.lo is not None and attribute.hi is not None
+    if pa.types.is_floating(attribute.type):
+        return _number(attribute.lo), _number(attribute.hi)
+    lo, hi = (max(min(int(bound), _WIDEST), -_WIDEST) for bound in (attribute.lo, attribute.hi))
+    return str(lo), str(hi)
+
+
+def _number(value: int | float) -> str:
+    """A float as a DOUBLE literal; 0.1 alone would be a DECIMAL."""
+    text = repr(float(value))
+    return text if "e" in text else f"{text}e0"
+
+
+def _cost_sql(attribute: Attribute, at: int) -> str:
+    if isinstance(attribute.order, Youngest):
+        return f"0 - greatest(l{at}, r{at})"
+    return f"abs(r{at} - l{at})"
+
+
+def best_sql(question: Question) -> str:
+    """The eligible pairs that are best in the question's sense."""
+    if question.how == "full":
+        halves = [_best_of_sql(question, f"{side}_row") for side in ("left", "right")]
+        return "\nUNION\n".join(halves)
+    return _best_of_sql(question, None if question.how == "inner" else f"{question.how}_row")
+
+
+def _best_of_sql(question: Question, group: str | None) -> str:
+    costs = [f"c{at}" for at in range(len(question.attributes))]
+    if len(costs) > 2:
+        return _not_dominated_sql(costs, group)
+    # No pair has a smaller cost among those at least as good on the other attribute.
+    parts = [f"PARTITION BY {group}"] if group else []
+    tests = []
+    for cost in costs:
+        others = [f"ORDER BY {other}" for other in costs if other != cost]
+        tests.append(f"{cost} = min({cost}) OVER ({' '.join(parts + others)})")
+    return "SELECT * FROM eligible\nQUALIFY " + "\n  AND ".join(tests)
+
+
+def _not_dominated_sql(costs: list[str], group: str | None) -> str:
+    as_good = [f"rival.{cost} <= pair.{cost}" for cost in costs]
+    better = [f"rival.{cost} < pair.{cost}" for cost in costs]
+    if group:
+        rivals, as_good = "eligible", [f"rival.{group} = pair.{group}", *as_good]
+    else:
+        rivals = f"(SELECT DISTINCT {', '.join(costs)} FROM eligible)"
+    return (
+        "SELECT * FROM eligible AS pair WHERE NOT EXISTS (\n"
+        f"  FROM {rivals} AS rival\n"
+        f"  WHERE {' AND '.join(as_good)}\n"
+        f"    AND ({' OR '.join(better)})\n)"
+    )
+
+
+def pairs_sql(question: Question, row: str = '"#"') -> str:
+    """What comes out, as numbers of rows and costs; NULL where a row has no partner."""
+    costs = [f"c{at}" for at in range(len(question.attributes))]
+    nothing = "".join(f", NULL AS {cost}" for cost in costs)
+    lonely = {
+        side: f"SELECT {columns}{nothing}\nFROM {side}_rows\n"
+        f"WHERE {row} NOT IN (SELECT {side}_row FROM eligible)"
+        for side, columns in (
+            ("left", f"{row} AS left_row, NULL AS right_row"),
+            ("right", f"NULL AS left_row, {row} AS right_row"),
+        )
+    }
+    if not question.has_right:
+        if question.how == "anti":
+            return lonely["left"]
+        return f"SELECT DISTINCT left_row, NULL AS right_row{nothing} FROM eligible"
+    chosen = "best" if question.best else "eligible"
+    lacks_left, lacks_right = question.may_lack
+    parts = [f"SELECT {', '.join(['left_row', 'right_row', *costs])} FROM {chosen}"]
+    parts += [lonely["left"]] * lacks_right + [lonely["right"]] * lacks_left
+    return "\nUNION ALL\n".join(parts)
+
+
+# ── what comes out ───────────────────────────────────────────────────────────────────────────
+
+
+def _output_sql(question: Question, row: str) -> str:
+    lefts, rights = question.output_names()
+    lacks_left, _ = question.may_lack
+    columns = []
+    for name, shown in lefts.items():
+        value = f"left_rows.{quoted(name)}"
+        if lacks_left and name in question.shared_keys:
+            value = f"coalesce({value}, right_rows.{quoted(name)})"
+        columns.append(f"{value} AS {quoted(shown)}")
+    columns += [f"right_rows.{quoted(name)} AS {quoted(shown)}" for name, shown in rights.items()]
+    if question.distances:
+        columns += [
+            f"{_distance_sql(attribute, at)} AS {quoted(f'{attribute.name}_distance')}"
+            for at, attribute in enumerate(question.attributes)
+        ]
+    text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
+    text += f"LEFT JOIN left_rows ON left_rows.{row} = left_row"
+    return text + (f"\nLEFT JOIN right_rows ON right_rows.{row} = right_row" if rights else "")
+
+
+def _distance_sql(attribute: Attribute, at: int) -> str:
+    value = f"0 - c{at}" if isinstance(attribute.order, Youngest) else f"c{at}"
+    if pa.types.is_floating(attribute.type):
+        return value
+    if isinstance(attribute.order, Youngest):
+        return f"({value})::{'UBIGINT' if attribute.type == pa.uint64() else 'BIGINT'}"
+    days = " * 86400" if pa.types.is_date32(attribute.type) else ""
+    return f"({value}{days})::{'UBIGINT' if pa.types.is_integer(attribute.type) else 'BIGINT'}"

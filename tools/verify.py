@@ -1,0 +1,127 @@
+"""The same question asked of DuckDB, and both answers compared as bags of rows.
+
+    join ────────▶ rows ─┐
+                         ├─ compare.py ─▶ equal, or what is missing and what is too much
+    answer.py ───▶ rows ─┘
+
+Both tables, the eligible pairs and both answers are held in memory, and DuckDB's memory is its
+own: no budget bounds a verification.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import matwin
+from matwin.sources import source_of
+
+from .answer import answer
+from .compare import Difference, compare
+from .sql import sql_of
+from .words import Asked, configure_options, configure_question, question_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The verdict: how many rows were found, and in what they differ from DuckDB's."""
+
+    rows: int
+    rows_expected: int
+    difference: Difference
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both bags are the same."""
+        return not self.difference
+
+    @property
+    def missing(self) -> int:
+        """Rows that should be there."""
+        return self.difference.missing
+
+    @property
+    def extra(self) -> int:
+        """Rows that should not."""
+        return self.difference.extra
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, for JSON."""
+        return {
+            "is_equal": self.is_equal, "rows": self.rows, "rows_expected": self.rows_expected,
+            "missing": self.missing, "extra": self.extra, "columns": self.difference.columns,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            return f"equal: DuckDB finds the same rows, {self.rows:,} in all"
+        head = f"different: {self.rows:,} rows, and {self.rows_expected:,} by DuckDB"
+        return f"{head}\n\n{self.difference}"
+
+
+def verify(
+    left: object, right: object, *, best: bool = True, result: object = None, **arguments: Any
+) -> Verification:
+    """Run a join, ask DuckDB the same, and compare.
+
+    The arguments are those of `bestmatch_join`, or of `epsilon_join` with ``best=False``.  `result`
+    is an answer to check instead of running the join: a table, a reader or a file.
+
+    Everything is read into memory, and DuckDB's own memory is not bounded by ``memory=``.
+
+    >>> import pyarrow as pa
+    >>> temp = pa.table({"t": [1, 5], "c": [20.5, 21.0]})
+    >>> hum = pa.table({"t": [2, 9], "h": [40, 41]})
+    >>> answer = pa.table({"t_left": [1], "c": [20.5], "t_right": [2], "h": [40]})
+    >>> print(verify(temp, hum, on={"t": 2}, result=answer))
+    equal: DuckDB finds the same rows, 1 in all
+    """
+    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    asked = question_of(ours.schema, theirs.schema, best=best, **arguments)
+    tables = [pa.Table.from_batches(source.batches(), source.schema) for source in (ours, theirs)]
+    if result is None:
+        given = [
+            data if source.is_repeatable else table
+            for data, source, table in zip((left, right), (ours, theirs), tables, strict=True)
+        ]
+        join = matwin.bestmatch_join if best else matwin.epsilon_join
+        found = join(*given, **arguments).read_all()
+        return compared(found, answer(*tables, asked))
+    source = source_of(result, "result")
+    found = pa.Table.from_batches(source.batches(), source.schema)
+    return compared(found, answer(*tables, asked), cast=True)
+
+
+def compared(found: pa.Table, expected: pa.Table, *, cast: bool = False) -> Verification:
+    """The verdict on an answer."""
+    return Verification(found.num_rows, expected.num_rows, compare(found, expected, cast=cast))
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_question(parser)
+    parser.add_argument("--result", metavar="FILE", help="check this answer, don't run the join")
+    parser.add_argument("--sql", action="store_true", help="print the question as SQL, and stop")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    configure_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdict; 1 if the answers differ."""
+    asked = Asked.of(args)
+    if args.sql:
+        print(sql_of(asked.question, args.left, args.right))
+        return 0
+    verdict = verify(
+        asked.left, asked.right, best=asked.question.best, result=args.result,
+        **asked.arguments, **asked.options,
+    )  # fmt: skip
+    print(json.dumps(verdict.as_dict(), indent=2) if args.json else verdict)
+    return 0 if verdict.is_equal else 1

@@ -1,0 +1,228 @@
+r"""The words of a join on the command line: ``--on``, ``--by``, ``--order`` and the options.
+
+    --on t=10min               on={"t": "10min"}
+    --on t=-10min..0s          on={"t": ("-10min", "0s")}       lo <= right - left <= hi
+    --on t:ts=10min            on={("t", "ts"): "10min"}        names that differ
+    --on x                     on={"x": None}                   without a limit
+    --by room:raum             by=[("room", "raum")]
+    --order t=youngest         orders={"t": "youngest"}
+
+A name that has ``=``, ``:`` or a backslash in it gets a backslash before each.  What a tolerance
+means is decided by the column: numbers for numbers, durations for times.  A bare number for a time
+is refused, because nobody can see its unit.
+
+Left out: orders that are functions; Python is the place for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import matwin
+from matwin.orders import order_of
+from matwin.question import BESTMATCH_HOWS, EPSILON_HOWS, Question
+from matwin.sources import Source, source_of
+from matwin.storage.columns import is_temporal, plain_type
+from matwin.storage.errors import InputError
+
+Names = str | tuple[str, str]
+
+OPTIONS = (
+    "memory", "page_size", "materialize", "schedule", "scratch", "threads", "trace",
+    "max_output_rows",
+)  # fmt: skip
+_EXAMPLE = "write for example --on t=10min, --on x=0.5, --on t=-10min..0s or --on t:ts=10min"
+_WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def configure_question(parser: argparse.ArgumentParser) -> None:
+    """Declare what is asked."""
+    parser.add_argument("left", metavar="LEFT", help="file, or a glob in quotes")
+    parser.add_argument("right", metavar="RIGHT", help="file, or a glob in quotes")
+    add = parser.add_argument
+    add("--on", action="append", metavar="COLUMN[:COLUMN][=LIMIT]", required=True,
+        help="join attribute and how far apart (t=10min, x=0.5, t=-10min..0s for right - left); "
+        "the first is the order attribute; again for more")  # fmt: skip
+    add("--by", action="append", metavar="COLUMN[:COLUMN]", help="equality key; again for more")
+    add("--pairs", choices=("best", "all"), default="best",
+        help="the best pairs (bestmatch join, the default) or all in reach (ε-join)")  # fmt: skip
+    add("--how", choices=EPSILON_HOWS, metavar="HOW",
+        help=f"best: {', '.join(BESTMATCH_HOWS)} (left unless said otherwise); "
+        f"all: {', '.join(EPSILON_HOWS)} (inner)")  # fmt: skip
+    add("--order", action="append", metavar="COLUMN=ORDER",
+        help="what is better on an attribute: min_distance, youngest or subset")  # fmt: skip
+    add("--keep-unmatched", action="store_true", help="keep rows without a partner")
+    add("--distances", action="store_true", help="add a column with each attribute's distance")
+    add("--suffixes", metavar="LEFT,RIGHT", help="for names on both sides (_left,_right)")
+
+
+def configure_options(parser: argparse.ArgumentParser) -> None:
+    """Declare how it is to be done."""
+    group = parser.add_argument_group("how it is done")
+    group.add_argument("--memory", metavar="SIZE", help="memory budget, such as 256MiB")
+    group.add_argument("--page-size", metavar="SIZE", help="size of a page (256KiB)")
+    group.add_argument("--materialize", metavar="FORM", help="auto, or a form of windows on disk")
+    group.add_argument("--schedule", metavar="MODE", help="auto, or a mode of page reads")
+    group.add_argument("--scratch", metavar="FOLDER", help="where pages go that don't fit")
+    group.add_argument("--threads", type=int, metavar="N", help="threads to use")
+    group.add_argument("--trace", metavar="FILE", help="write what happened to each page")
+    group.add_argument("--max-output-rows", type=int, metavar="N", help="give up beyond N rows")
+
+
+QUESTION_ARGUMENTS = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
+
+
+def question_of(left: pa.Schema, right: pa.Schema, *, best: bool, **arguments: Any) -> Question:
+    """The question of a join's arguments; its options don't change what is asked."""
+    asked = {name: arguments[name] for name in QUESTION_ARGUMENTS if name in arguments}
+    asked.setdefault("how", "left" if best else "inner")
+    if "on" not in asked:
+        raise InputError('on= is missing; write for example on={"t": "10min", "x": 100}')
+    return Question.of(left, right, best=best, **asked)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A join as it was asked for: its sources, question, arguments and options."""
+
+    left: Source
+    right: Source
+    question: Question
+    arguments: dict[str, Any]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Asked:
+        """What the words mean, checked against the columns of both files."""
+        left, right = source_of(args.left, "left"), source_of(args.right, "right")
+        arguments = arguments_of(args, left.schema, right.schema)
+        question = question_of(left.schema, right.schema, best=args.pairs == "best", **arguments)
+        given = {name: getattr(args, name) for name in OPTIONS}
+        options = {name: value for name, value in given.items() if value is not None}
+        return cls(left, right, question, arguments, options)
+
+    def run(self, **more: Any) -> pa.RecordBatchReader:
+        """Start the join."""
+        join = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
+        reader: pa.RecordBatchReader = join(
+            self.left, self.right, **self.arguments, **self.options, **more
+        )
+        return reader
+
+
+def arguments_of(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) -> dict[str, Any]:
+    """The words as keyword arguments of a join."""
+    on = on_of(args.on, left, right)
+    found: dict[str, Any] = {
+        "on": on,
+        "by": [names_of(text, "--by", "--by room or --by room:raum") for text in args.by or ()],
+        "how": args.how or ("left" if args.pairs == "best" else "inner"),
+        "distances": args.distances,
+    }
+    if args.suffixes is not None:
+        found["suffixes"] = _suffixes_of(args.suffixes)
+    if args.pairs == "best":
+        found["orders"] = _orders_of(args.order or (), on)
+        found["keep_unmatched"] = args.keep_unmatched
+    elif args.order or args.keep_unmatched:
+        word = "--order" if args.order else "--keep-unmatched"
+        raise InputError(f"{word} goes with --pairs best; --pairs all has --how left, right, full")
+    return found
+
+
+def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, Any]:
+    """The join attributes with their tolerances, in the order in which they were given."""
+    found: dict[Names, Any] = {}
+    for text in texts:
+        names, limit = _split(text, "=")
+        key = names_of(names, "--on", _EXAMPLE)
+        if key in found:
+            raise _wrong(text, "the column was given before")
+        ours, theirs = (key, key) if isinstance(key, str) else key
+        is_time = _is_time(left, ours) or _is_time(right, theirs)
+        found[key] = None if limit is None else _limit_of(text, limit, is_time=is_time)
+    return found
+
+
+def _is_time(schema: pa.Schema, name: str) -> bool:
+    at = schema.get_field_index(name)
+    return at >= 0 and is_temporal(plain_type(schema.field(at).type))
+
+
+def _limit_of(text: str, limit: str, *, is_time: bool) -> Any:
+    lo, between, hi = limit.partition("..")
+    if between:
+        return _value_of(text, lo, is_time=is_time), _value_of(text, hi, is_time=is_time)
+    return _value_of(text, limit, is_time=is_time)
+
+
+def _value_of(text: str, value: str, *, is_time: bool) -> Any:
+    value = value.strip()
+    if not is_time:
+        if _WHOLE.fullmatch(value):
+            return int(value)
+        if _NUMBER.fullmatch(value):
+            return float(value)
+        raise InputError(
+            f"--on {text!r}: {value!r} is no number, and its column is no time; {_EXAMPLE}"
+        )
+    if _NUMBER.fullmatch(value):
+        if float(value) == 0:
+            return 0
+        raise InputError(
+            f"--on {text!r}: {value!r} has no unit, and its column is a time; {_EXAMPLE}"
+        )
+    if not value:
+        raise _wrong(text, "a limit is missing")
+    return value
+
+
+def _wrong(text: str, problem: str) -> InputError:
+    return InputError(f"--on {text!r}: {problem}; {_EXAMPLE}")
+
+
+def names_of(text: str, option: str, example: str) -> Names:
+    """A column's name, or the names on the left and on the right."""
+    left, right = _split(text, ":")
+    names = [_unescaped(name) for name in (left, right) if name is not None]
+    if not all(names):
+        raise InputError(f"{option} {text!r}: a column's name is missing; {example}")
+    return names[0] if len(names) == 1 or names[0] == names[1] else (names[0], names[1])
+
+
+def _split(text: str, mark: str) -> tuple[str, str | None]:
+    """The text before and after the first mark that no backslash hides."""
+    match = re.fullmatch(rf"((?:[^\\{mark}]|\\.)*){mark}(.*)", text, re.DOTALL)
+    return (match[1], match[2]) if match else (text, None)
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL)
+
+
+def _orders_of(texts: list[str] | tuple[()], on: dict[Names, Any]) -> dict[Names, Any]:
+    known = {key if isinstance(key, str) else key[0]: key for key in on}
+    found: dict[Names, Any] = {}
+    example = "write for example --order t=youngest"
+    for text in texts:
+        names, word = _split(text, "=")
+        name = _unescaped(_split(names, ":")[0])
+        if word is None:
+            raise InputError(f"--order {text!r}: the order is missing; {example}")
+        if name not in known:
+            raise InputError(f"--order {text!r}: --on does not name {name!r}; it has {list(known)}")
+        found[known[name]] = order_of(word, name)
+    return found
+
+
+def _suffixes_of(text: str) -> tuple[str, str]:
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise InputError(f"--suffixes {text!r}: write two, such as --suffixes _left,_right")
+    return parts[0], parts[1]
