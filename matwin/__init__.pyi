@@ -14,12 +14,12 @@ from matwin.storage.errors import InputError as InputError
 from matwin.storage.errors import MatwinError as MatwinError
 from matwin.storage.errors import OrderError as OrderError
 from matwin.storage.errors import StoreError as StoreError
-from matwin.stream import GridOrdered as GridOrdered
-from matwin.stream import Lateness as Lateness
-from matwin.stream import Punctuated as Punctuated
-from matwin.stream import Punctuation as Punctuation
-from matwin.stream import ReadAhead as ReadAhead
-from matwin.stream import Sorted as Sorted
-from matwin.stream import stream as stream
+from matwin.streams import GridOrdered as GridOrdered
+from matwin.streams import Lateness as Lateness
+from matwin.streams import Punctuated as Punctuated
+from matwin.streams import Punctuation as Punctuation
+from matwin.streams import ReadAhead as ReadAhead
+from matwin.streams import Sorted as Sorted
+from matwin.streams import stream as stream
 
 __version__: str

@@ -27,7 +27,7 @@ from .options import Options
 from .question import Question
 from .report import Report
 from .sources import Source, source_of
-from .stream import Stream
+from .streams import Stream
 
 EMITS = ("final", "updates")
 

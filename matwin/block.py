@@ -40,6 +40,8 @@ class Block:
     order: Int64s
     ints: Int64s
     floats: Float64s
+    is_flat: bool = False
+    """Whether all rows are in one cell, in any order: every pair is tested."""
 
     @property
     def rows(self) -> int:
@@ -61,7 +63,7 @@ class Terms:
     @classmethod
     def of(cls, question: Question) -> Terms:
         """The terms of a question whose left side probes."""
-        ints = [(0, 0, 0, 0) for _ in question.keys]
+        ints: list[tuple[int, ...]] = [(0,) * 2 * kernel.PARTS for _ in question.keys]
         floats: list[tuple[float, float]] = []
         kinds, columns = [], []
         for a in question.attributes:
@@ -76,7 +78,7 @@ class Terms:
             kinds.append(_kind(a))
         is_compiled = all(kind is not None for kind in kinds)
         return cls(
-            np.array(ints, np.int64).reshape(len(ints), 4),
+            np.array(ints, np.int64).reshape(len(ints), 2 * kernel.PARTS),
             np.array(floats, np.float64).reshape(len(floats), 2),
             np.array(kinds if is_compiled else [], np.int64),
             np.array(columns if is_compiled else [], np.int64),
@@ -96,12 +98,14 @@ def _kind(attribute: Attribute) -> int | None:
     return None
 
 
-def _parts(bound: float | int | None, sign: int) -> tuple[int, int]:
-    """A bound of up to 65 bits as two numbers of its sign whose saturated sums mean the same."""
-    whole = sign * 2**65 if bound is None else int(bound)
-    whole = max(min(whole, 2 * INT64_MAX), 2 * INT64_MIN)
-    first = max(min(whole, INT64_MAX), INT64_MIN)
-    return first, whole - first
+def _parts(bound: float | int | None, sign: int) -> tuple[int, ...]:
+    """A bound of up to 65 bits as numbers of its sign whose saturated sums mean the same."""
+    rest = sign * 2**64 if bound is None else max(min(int(bound), 2**64), -(2**64))
+    parts = []
+    for _ in range(kernel.PARTS):
+        parts.append(max(min(rest, INT64_MAX), INT64_MIN))
+        rest -= parts[-1]
+    return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,10 @@ class Blocks:
         """The block of rows that are in ε-Grid-Order already."""
         return self._block(rows, self.grid.sort_keys(rows))
 
-    def by_order(self, rows: pa.RecordBatch, order: Int64s) -> Block:
-        """The block of rows in any order, all of them in one cell: every pair is tested."""
+    def flat(self, rows: pa.RecordBatch, order: Int64s) -> Block:
+        """The block of rows in any order."""
         ints, floats = self._values(rows)
-        return Block(np.zeros((rows.num_rows, 1), np.int64), order, ints, floats)
+        return Block(np.zeros((rows.num_rows, 1), np.int64), order, ints, floats, is_flat=True)
 
     def _block(self, rows: pa.RecordBatch, keys: list[Int64s]) -> Block:
         cells = np.column_stack(keys[:-1])
@@ -178,7 +182,7 @@ def offsets(blocks: Blocks, probe: Block, base: Block) -> tuple[Int64s, Int64s]:
     Constant but for rounding: far out, where a float's cell number is not exact any more, the
     reach is wider; the widest that a cell of these blocks needs is taken for all.
     """
-    if base.cells.shape[1] != len(blocks.grid.axes):  # all rows in one cell
+    if base.is_flat:
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
     downs, ups = [], []
     for axis, name in enumerate(blocks.grid.axes):
@@ -204,4 +208,5 @@ def _offset(axis: Key | Dimension, cells: Int64s) -> tuple[int, int]:
 
 
 def _held(numbers: list[int]) -> Int64s:
-    return np.array([max(min(n, INT64_MAX), -INT64_MAX) for n in numbers], np.int64)
+    """As 64 bits; what is beyond them is unlimited (`strips.UNLIMITED_UP`)."""
+    return np.array([max(min(n, INT64_MAX), INT64_MIN) for n in numbers], np.int64)

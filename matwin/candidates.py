@@ -207,7 +207,10 @@ def _tuples(left: Values, right: Values) -> Values:
 def _common(left: Values, right: Values) -> Values:
     common = np.empty(len(left), object)
     try:
-        common[:] = [frozenset(a) & frozenset(b) for a, b in zip(left, right, strict=True)]
+        common[:] = [
+            frozenset(x for x in set(a) & set(b) if x is not None and x == x)
+            for a, b in zip(left, right, strict=True)
+        ]
     except TypeError as e:
         raise InputError(f"orders: 'subset' needs lists of plain values on both sides: {e}") from e
     return common

@@ -17,17 +17,38 @@ the same; the first is for streams of single rows, where arrays would cost 25 µ
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 import numpy as np
+import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key
+from matwin.storage.errors import InputError
+from matwin.storage.grid import Dimension, Tolerance
 
-from .keys import TOP, float_of_key, floats_of_keys, key_of_float, lowered
+from .keys import TOP, float_of_key, floats_of_keys, in_units, key_of_float, lowered
 
 DOUBT = 8
 _LARGEST = 1.7976931348623157e308
 _EXACT_BELOW = 2.0**52  # beyond, only the rounded quotient is sure to be monotone
 _VANISHING = 2.0**-1074  # a quotient below this vanishes to -0.0, which lies in cell 0
+
+
+def cell_width(
+    width: int | float | str | timedelta | None, field: pa.Field, tolerance: Tolerance
+) -> int | float:
+    """The width that is declared, or else the tolerance ε."""
+    if width is not None:
+        return in_units(width, field)
+    dimension = Dimension.of(field, tolerance)
+    if dimension.lo is None or dimension.hi is None:
+        raise InputError(
+            f"column {field.name!r} has no tolerance that could be the width of its cells; "
+            "give it with order=GridOrdered(width)"
+        )
+    if pa.types.is_floating(field.type):
+        return dimension.hi / 2 - dimension.lo / 2  # without the slack of our own cells
+    return dimension.width
 
 
 def cell_start(key: int, width: int, zero: int) -> int:

@@ -9,24 +9,22 @@ Invariant: rows in = used + late + rejected, after every batch.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, Int64s, bound_key, order_key
+from matwin.storage.columns import INT64_MAX, Int64s, order_key
 from matwin.storage.errors import InputError
 
 from .attributes import Attribute
-from .finality import check_streamable
-from .frontier import frontier_of
+from .finality import DONE, check_streamable
+from .frontier import frontier_of, punctuation_key
 from .report import SideReport
 from .side import Side
 from .sources import Source
-from .stream import Punctuation, Sorted, Stream
+from .streams import Punctuation, Sorted, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ class Feed:
 
     @property
     def frontier(self) -> int:
-        """Every later row's order key is at least this."""
-        return INT64_MAX if self.is_done else self._frontier.value
+        """Every later row's order key is at least this; `DONE` when there is none."""
+        return DONE if self.is_done else self._frontier.value
 
     @property
     def is_ordered(self) -> bool:
@@ -89,7 +87,7 @@ class Feed:
             return None
         if isinstance(item, Punctuation):
             field = self.side.order_field
-            self._frontier.punctuate(_last_key(item.upto, field))
+            self._frontier.punctuate(punctuation_key(item.upto, field))
             return None
         return self._portion(item)
 
@@ -149,15 +147,3 @@ def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:
             f"{side}: the stream is ordered by {stream.on!r} and the join's order attribute, its "
             f"first, is {wanted!r}; name {stream.on!r} first in on="
         )
-
-
-def _last_key(upto: Any, field: pa.Field) -> int:
-    """The order key of the last value that is not above `upto`."""
-    key = bound_key(upto, field.type, field.name)
-    if isinstance(upto, dt.datetime) and pa.types.is_date(field.type):
-        is_exact = upto.time() == dt.time()
-    elif isinstance(upto, int | float) and pa.types.is_floating(field.type):
-        is_exact = float(upto) == upto
-    else:
-        is_exact = not isinstance(upto, float) or upto.is_integer()
-    return key if is_exact else key - 1  # `bound_key` goes upward

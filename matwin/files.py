@@ -144,7 +144,8 @@ class Ipc(File):
     def _batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
         """The schema, then the batches."""
         options = pa.ipc.IpcReadOptions()
-        if columns is not None and self.schema is not None:
+        # Of a mapped file Arrow would copy whole batches in order to leave out columns.
+        if columns is not None and not isinstance(file, pa.MemoryMappedFile):
             options.included_fields = [self.schema.get_field_index(name) for name in columns]
         if not self._is_stream():
             reader = pa.ipc.open_file(file, options=options)

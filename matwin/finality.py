@@ -23,6 +23,10 @@ from matwin.storage.errors import InputError
 from .attributes import Attribute
 
 SAFETY = 8 * 2.0**-52
+NOTHING = INT64_MIN - 1
+"""Below every order key."""
+DONE = INT64_MAX + 1
+"""Above every order key: the frontier of a side that has ended."""
 
 
 class Finality:
@@ -34,21 +38,21 @@ class Finality:
         self._is_bounded = attribute.is_number and attribute.is_constrained
 
     def final_upto(self, base_frontier: int) -> int:
-        """The last order key of probe rows that no later base row can match."""
-        if base_frontier == INT64_MAX:
+        """The last order key of probe rows that no later base row can match, or `NOTHING`."""
+        if base_frontier == DONE:
             return INT64_MAX
         if base_frontier == INT64_MIN or not self._is_bounded:
-            return INT64_MIN
+            return NOTHING
         if self._is_float:
             return self._float_shifted(base_frontier, -float(self._hi or 0), -1) - 1
-        return max(base_frontier - int(self._hi or 0) - 1, INT64_MIN)
+        return max(base_frontier - int(self._hi or 0) - 1, NOTHING)
 
     def needed_from(self, lowest_open: int) -> int:
         """The first order key of base rows that a probe row at or above `lowest_open` can match."""
+        if lowest_open == DONE:
+            return DONE
         if lowest_open == INT64_MIN or not self._is_bounded:
             return INT64_MIN
-        if lowest_open == INT64_MAX:
-            return INT64_MAX
         if self._is_float:
             return self._float_shifted(lowest_open, float(self._lo or 0), -1)
         return max(min(lowest_open + int(self._lo or 0), INT64_MAX), INT64_MIN)

@@ -110,8 +110,9 @@ class Union:
         mine, theirs = self._waiting[found.probe], self._waiting[OTHER[found.probe]]
         pairs = _packed(found.left, found.right)
         is_twin = theirs.take_out(pairs)
-        mine.add(pairs[~is_twin], found.base_order[~is_twin])
-        mine.forget(directions[OTHER[found.probe]].judged_upto)
+        other = directions[OTHER[found.probe]]
+        mine.add(pairs[~is_twin], found.base_order[~is_twin], other.judgements)
+        mine.forget(other.judged_upto, other.judgements)
         return found.rows.filter(pa.array(~is_twin)) if is_twin.any() else found.rows
 
     def _is_full(self) -> bool:
@@ -195,7 +196,8 @@ class Union:
 
 
 class _Waiting:
-    """Pairs that one direction has found, ascending, and the order keys of their base rows."""
+    """Pairs that one direction has found, ascending, with the order keys of their base rows and
+    how often the other direction had judged before."""
 
     def __init__(self) -> None:
         self.clear()
@@ -204,33 +206,37 @@ class _Waiting:
         """Forget all."""
         self.pairs = np.empty(0, np.uint64)
         self.orders = np.empty(0, np.int64)
+        self.stamps = np.empty(0, np.int64)
 
     @property
     def count(self) -> int:
         """How many."""
         return len(self.pairs)
 
-    def add(self, pairs: npt.NDArray[np.uint64], orders: Int64s) -> None:
+    def add(self, pairs: npt.NDArray[np.uint64], orders: Int64s, stamp: int) -> None:
         """Take pairs that are not there."""
-        both, keys = np.concatenate([self.pairs, pairs]), np.concatenate([self.orders, orders])
-        order = np.argsort(both, kind="stable")
-        self.pairs, self.orders = both[order], keys[order]
+        self.pairs = np.concatenate([self.pairs, pairs])
+        self.orders = np.concatenate([self.orders, orders])
+        self.stamps = np.concatenate([self.stamps, np.full(len(pairs), stamp)])
+        self._keep(np.argsort(self.pairs, kind="stable"))
 
     def take_out(self, pairs: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Which of the pairs are there; they leave."""
         at = np.searchsorted(self.pairs, pairs)
         there = at < len(self.pairs)
         there[there] = self.pairs[at[there]] == pairs[there]
-        self._keep(np.delete(np.arange(len(self.pairs)), at[there]))
+        if there.any():
+            self._keep(np.delete(np.arange(len(self.pairs)), at[there]))
         return there
 
-    def forget(self, judged_upto: int) -> None:
-        """Drop pairs whose base row the other direction has judged: no twin can come."""
-        if len(self.orders) and (self.orders <= judged_upto).any():
-            self._keep(np.flatnonzero(self.orders > judged_upto))
+    def forget(self, judged_upto: int, judgements: int) -> None:
+        """Drop pairs whose base row the other direction has judged since: no twin can come."""
+        is_open = (self.orders > judged_upto) | (self.stamps >= judgements)
+        if not is_open.all():
+            self._keep(np.flatnonzero(is_open))
 
     def _keep(self, at: Int64s) -> None:
-        self.pairs, self.orders = self.pairs[at], self.orders[at]
+        self.pairs, self.orders, self.stamps = self.pairs[at], self.orders[at], self.stamps[at]
 
 
 def _numbers(rows: pa.RecordBatch) -> Int64s:

@@ -7,12 +7,14 @@
     floats            their bits so arranged that they compare like the floats; the next key is the
                       next float (only -1, which would be -0.0, is nobody's)
 
-This is the way back, for arithmetic in the column's own type and for messages.
+This is the way back, for messages and for arithmetic in the column's own type and unit.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+from datetime import timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -27,10 +29,24 @@ from matwin.storage.columns import (
     is_temporal,
     stored_dtype,
 )
+from matwin.storage.grid import Dimension
 
 Floats = npt.NDArray[np.float64]
 
 TOP = np.uint64(1 << 63)
+
+
+def in_units(amount: int | float | str | timedelta, field: pa.Field) -> int | float:
+    """An amount of the column in its own unit; fractions of whole numbers go up.
+
+    >>> in_units("5s", pa.field("t", pa.timestamp("ms"))), in_units(2.5, pa.field("t", pa.int64()))
+    (5000, 3)
+    """
+    if isinstance(amount, str | timedelta):
+        in_unit = Dimension.of(field, amount).hi
+        assert in_unit is not None
+        return in_unit
+    return float(amount) if pa.types.is_floating(field.type) else math.ceil(amount)
 
 
 def lowered(keys: Int64s, by: npt.NDArray[np.uint64] | np.uint64) -> Int64s:

@@ -35,11 +35,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, INT64_MIN
 from matwin.storage.store import Store
 
 from .feed import Feed
-from .finality import Finality
+from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish
 from .memory import MemoryDirection
@@ -64,7 +63,8 @@ class Direction:
         self.finality = finality
         self.wants_unmatched = wants_unmatched
         self.with_keys = with_keys
-        self.judged_upto = INT64_MIN
+        self.judged_upto = NOTHING
+        self.judgements = 0
         self.windows: MemoryDirection | PagedDirection = MemoryDirection(
             judge, threads=threads, capacity=BATCH_ROWS
         )
@@ -158,7 +158,7 @@ class Loop:
         for direction in self._directions:
             probe, base = self._frontiers(direction)
             last = direction.finality.final_upto(base)
-            if direction.windows.waiting(last):
+            if last > NOTHING and direction.windows.waiting(last):
                 self._report.steps += 1
                 for result in direction.windows.judge_upto(
                     last, direction.finish, with_keys=direction.with_keys
@@ -166,7 +166,8 @@ class Loop:
                     yield result
                     self._tell()
             direction.judged_upto = last
-            lowest_open = INT64_MAX if last == INT64_MAX else min(last + 1, probe)
+            direction.judgements += 1
+            lowest_open = min(last + 1, probe)
             direction.windows.drop_base(direction.finality.needed_from(lowest_open))
         self._new_bytes = 0
         self._stepped_at = time.monotonic()

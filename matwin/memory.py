@@ -178,7 +178,7 @@ class MemoryDirection:
     ) -> Iterator[Result]:
         if rows.num_rows == 0:
             return
-        probe = self.judge.probe.by_order(rows, keys)
+        probe = self.judge.probe.flat(rows, keys)
         table = pa.Table.from_batches(self.base.batches, schema=self.judge.base.side.stored)
         base_rows, base = self._within_reach(table)
         search = self.judge.search(
@@ -193,7 +193,7 @@ class MemoryDirection:
     def _within_reach(self, table: pa.Table) -> tuple[pa.RecordBatch, Block]:
         rows = _as_batch(table)
         keys = np.concatenate(self.base.keys) if self.base.keys else np.empty(0, np.int64)
-        return rows, self.judge.base.by_order(rows, keys)
+        return rows, self.judge.base.flat(rows, keys)
 
 
 class _Work(Generic[Result]):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import Int64s, comparable
+from matwin.storage.columns import Int64s, comparable, stored_dtype
 from matwin.storage.errors import InputError
 
 from .attributes import Attribute
@@ -92,7 +92,8 @@ class Output:
             return pa.array(values.astype(np.float64))
         a, b = comparable(left)[0], comparable(right)[0]
         if isinstance(attribute.order, Youngest):
-            return pa.array(np.maximum(a, b)).cast(attribute.type)
+            younger = np.maximum(a, b).astype(stored_dtype(attribute.type))
+            return pa.array(younger).cast(attribute.type)
         if a.dtype == np.float64:
             return pa.array(np.abs(b - a))
         apart = np.where(a > b, a, b).view(np.uint64) - np.where(a > b, b, a).view(np.uint64)

@@ -84,12 +84,14 @@ class PagedDirection:
             self._windows[side].append(rows)
 
     def waiting(self, last: int) -> bool:
-        """Whether some probe row could be judged."""
-        return last > INT64_MIN
+        """Whether some probe row could be judged: surely not without a page or a tail."""
+        return True
 
     def drop_base(self, below: int) -> None:
         """Forget base rows that no probe row can reach any more."""
-        if below > INT64_MIN:
+        if below > INT64_MAX:
+            self.base.clear("out of reach")
+        elif below > INT64_MIN:
             self.base.expire_key(below, "out of reach")
 
     def close(self) -> None:
@@ -109,6 +111,8 @@ class PagedDirection:
         self._report.pages_written = self._store.pool.counters.writes
         if last < INT64_MAX:
             self.probe.expire_key(last + 1, "judged")
+        else:
+            self.probe.clear("judged")
 
 
 def _window(store: Store, name: str, blocks: Any, materialize: str, arrival: str) -> Window:
@@ -154,6 +158,10 @@ class _Step(Generic[Result]):
         self._open: dict[int, _Open] = {}
         self._partial_bytes = 0
         self._base_numbers = {ref.page_id: number for number, ref in enumerate(bases)}
+        base_schema = pa.schema(
+            [self._judge.base.side.stored.field(n) for n in _page_names(direction.base)]
+        )
+        self._no_base_rows = pa.RecordBatch.from_pylist([], schema=base_schema)
         self._shares = Shares.of(self._pool, self._judge, [*probes, *bases])
         self._blocks = blocks_of_pages(self._judge, self._shares.frames + 4)
 
@@ -293,7 +301,7 @@ class _Step(Generic[Result]):
             hits = np.flatnonzero(page.is_hit)
         if len(lonely) or len(hits):
             nobody = Candidates(hits, np.zeros(len(hits), np.int64), np.empty((0, 0), np.int64))
-            yield self._finish(Matched(rows, rows.slice(0, 0), nobody, lonely))
+            yield self._finish(Matched(rows, self._no_base_rows, nobody, lonely))
         self._pool.give_back(size)
         self._partial_bytes -= size
 
@@ -344,6 +352,10 @@ class _Step(Generic[Result]):
         at = np.empty(len(places), np.int64)
         at[order] = np.arange(len(places))
         return pa.concat_batches(parts), at
+
+
+def _page_names(window: Window) -> list[str]:
+    return [*window.grid.names, *(n for n in window.schema.names if n not in window.grid.names)]
 
 
 def _halves(tasks: list[_Task], budget_bytes: int) -> list[list[_Task]]:

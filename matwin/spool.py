@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError, StoreError
 
-from .reading import Source, checked_schema, guarded, read, validated
+from .reading import Source, checked_schema, first_line, guarded, read, validated
 
 MEMORY_BYTES = 64 * 2**20
 
@@ -57,7 +57,7 @@ def opened(data: Any, name: str) -> pa.RecordBatchReader:
     try:
         return pa.RecordBatchReader.from_stream(data)
     except Exception as e:  # runs foreign code, a whole query perhaps, with errors of its own
-        raise InputError(f"{name}: its Arrow stream can't be opened: {e}") from e
+        raise InputError(f"{name}: its Arrow stream can't be opened: {first_line(e)}") from e
 
 
 class _Kept:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
 settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=5000
+)
+settings.register_profile(  # a first failure, unshrunk
+    "quick",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100,
+    phases=[Phase.generate],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -29,15 +29,17 @@ from matwin.question import Question, distance_type
 from matwin.storage.columns import cast_columns, comparable
 from matwin.storage.errors import InputError
 
-from .sql import best_sql, eligible_sql, has_sql, pairs_sql
+from .sql import best_sql, bucket_sql, eligible_sql, has_sql, pairs_sql
 
 
 def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
     """DuckDB's answer to the question."""
     left, right = _plain(left, question.left), _plain(right, question.right)
     with _database() as database:
-        _load(database, left, right, question)
-        costs = _eligible(database, left, right, question)
+        widest = _load(database, left, right, question)
+        has_buckets = _add_buckets(database, question, widest)
+        text = eligible_sql(question, has_buckets=has_buckets)
+        costs = _eligible(database, left, right, question, text)
         if question.best and not _choose(database, left, right, question):
             database.execute(f"CREATE TABLE best AS {best_sql(question)}")
         pairs = database.sql(pairs_sql(question)).to_arrow_table()
@@ -63,8 +65,12 @@ def _plain(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _load(
     database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
-) -> None:
-    """Make `left_rows` and `right_rows`, and `l` and `r` of the rows that can match."""
+) -> list[float]:
+    """Make `left_rows` and `right_rows`, and `l` and `r` of the rows that can match.
+
+    The largest number of each attribute, of either sign, is told.
+    """
+    widest = [0.0] * len(question.attributes)
     keys = [_key_codes(left, right, key) for key in question.keys]
     for at, (side, table) in enumerate((("left", left), ("right", right))):
         rows = pa.array(np.arange(table.num_rows))
@@ -80,8 +86,44 @@ def _load(
         for column in columns.values():
             is_fit &= np.asarray(column.is_valid())
         fit = pa.table(columns).filter(pa.array(is_fit))
+        for number in range(len(widest)):
+            widest[number] = max(widest[number], _largest(fit, f"{side[0]}{number}"))
         wide = [f"{n}::HUGEINT AS {n}" if _is_value(n, fit) else n for n in fit.column_names]
         _create(database, side[0], fit, wide)
+    return widest
+
+
+def _largest(rows: pa.Table, name: str) -> float:
+    if name not in rows.column_names or not rows.num_rows:
+        return 0.0
+    ends = pc.min_max(rows[name]).as_py()
+    return max(abs(float(ends["min"])), abs(float(ends["max"])))
+
+
+def _add_buckets(
+    database: duckdb.DuckDBPyConnection, question: Question, widest: list[float]
+) -> bool:
+    """Give `l` and `r` buckets of the first attribute with a tolerance, if there can be any."""
+    near = [(at, a) for at, a in enumerate(question.attributes) if a.is_constrained]
+    width = _bucket_width(near[0][1], widest[near[0][0]]) if near else None
+    if width is None:
+        return False
+    left, right = bucket_sql(near[0][1], near[0][0], width)
+    for name, bucket in (("l", f"unnest({left}) AS lb"), ("r", f"{right} AS rb")):
+        database.execute(f"CREATE TABLE bucketed AS SELECT *, {bucket} FROM {name}")
+        database.execute(f"DROP TABLE {name}")
+        database.execute(f"ALTER TABLE bucketed RENAME TO {name}")
+    return True
+
+
+def _bucket_width(attribute: Attribute, largest: float) -> int | float | None:
+    """So wide that no row reaches more than two buckets, whatever is lost to rounding."""
+    assert attribute.lo is not None and attribute.hi is not None
+    if not pa.types.is_floating(attribute.type):
+        return min(max(int(attribute.hi) - int(attribute.lo), 1), 2**66)
+    bound = max(abs(attribute.lo), abs(attribute.hi))
+    width = max(2.0 * (attribute.hi - attribute.lo), (largest + bound) * 1e-14, 1e-300)
+    return width if width < 1e300 and largest + bound < 1e300 else None
 
 
 def _create(
@@ -139,18 +181,22 @@ def _key_codes(left: pa.Table, right: pa.Table, key: KeyPair) -> tuple[pa.Array,
 
 
 def _eligible(
-    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
+    database: duckdb.DuckDBPyConnection,
+    left: pa.Table,
+    right: pa.Table,
+    question: Question,
+    text: str,
 ) -> list[bool]:
-    """Make `eligible`; whether each attribute has a cost there."""
+    """Make `eligible` by its SQL; whether each attribute has a cost there."""
     asked = [isinstance(a.order, Minimize) for a in question.attributes]
     if not any(asked):
         columns = [
             f"NULL AS c{n}" for n, a in enumerate(question.attributes) if not has_sql(a.order)
         ]
         wide = ", ".join(["*", *columns])
-        database.execute(f"CREATE TABLE eligible AS SELECT {wide} FROM ({eligible_sql(question)})")
+        database.execute(f"CREATE TABLE eligible AS SELECT {wide} FROM ({text})")
         return [has_sql(a.order) for a in question.attributes]
-    pairs = database.sql(eligible_sql(question)).to_arrow_table()
+    pairs = database.sql(text).to_arrow_table()
     for number, attribute in enumerate(question.attributes):
         if isinstance(attribute.order, Minimize):
             ours, theirs = _pair_values(left, right, attribute, pairs)

@@ -208,7 +208,8 @@ def _flat_codes(column: pa.Array) -> Int64s:
         return _python_codes(column)
     if len(column) == column.null_count:
         return np.zeros(len(column), np.int64)
-    return encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes: Int64s = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 def _same_zeros(column: pa.Array) -> pa.Array:

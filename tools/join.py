@@ -24,14 +24,14 @@ from matwin.report import Report, SideReport
 from matwin.storage.units import format_size
 
 from .progress import Progress
-from .sinks import write
+from .sinks import format_of, write
 from .sql import sql_of
 from .trace.text import escaped
 from .verify import Verification, verify
 from .words import Asked, configure_options, configure_question
 
 ROWS_SHOWN = 20
-EXACT_FILES = (".parquet", ".arrow", ".feather", ".ipc")
+EXACT_FILES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Files that keep every value as it is, so that they can be verified instead of a second run."""
 
 
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_question(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rows go")
-    parser.add_argument("--format", help="parquet, arrow, csv or json, if the name does not say")
+    parser.add_argument("--format", help="parquet, ipc, csv, tsv, jsonl or table")
     parser.add_argument("--verify", action="store_true", help="ask DuckDB the same and compare")
     parser.add_argument("--sql", action="store_true", help="print the question as SQL, and stop")
     parser.add_argument("--explain", action="store_true", help="say what would be done, and stop")
@@ -67,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
 
 def explained(asked: Asked) -> str:
     """What the join would do, and why."""
-    return matwin.explain_join(
+    text: str = matwin.explain_join(
         asked.left, asked.right, best=asked.question.best, **asked.arguments, **asked.options
     )
+    return text
 
 
 def _joined(asked: Asked, args: argparse.Namespace) -> Report:
@@ -82,11 +83,16 @@ def _joined(asked: Asked, args: argparse.Namespace) -> Report:
 
 def _verified(asked: Asked, args: argparse.Namespace) -> Verification:
     """DuckDB's verdict on the written file, or on a second run where a file would lose types."""
-    is_exact = args.output is not None and Path(args.output).suffix.lower() in EXACT_FILES
+    is_exact = _has_file(args) and Path(args.output).suffix.lower() in EXACT_FILES
+    is_exact = is_exact and format_of(args.output, args.format) in ("parquet", "ipc")
     return verify(
         asked.left, asked.right, best=asked.question.best,
         result=args.output if is_exact else None, **asked.arguments, **_untraced(asked.options),
     )  # fmt: skip
+
+
+def _has_file(args: argparse.Namespace) -> bool:
+    return args.output not in (None, "-")
 
 
 def _untraced(options: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +115,7 @@ def summary_of(report: Report, seconds: float, verdict: Verification | None) -> 
 
 def _tell(args: argparse.Namespace, summary: dict[str, Any], verdict: Verification | None) -> None:
     if args.json:
-        stream = sys.stdout if args.output else sys.stderr
+        stream = sys.stdout if _has_file(args) else sys.stderr
         print(json.dumps(summary, indent=2), file=stream)
     elif not args.quiet:
         print(shown(summary), file=sys.stderr)
@@ -124,7 +130,7 @@ def shown(summary: dict[str, Any]) -> str:
     lines.append(f"pages  {summary['pages_read']:,} read, {summary['pages_written']:,} written")
     counted, budget = format_size(summary["peak_bytes"]), format_size(summary["budget_bytes"])
     resident = format_size(summary["peak_resident_bytes"])
-    lines.append(f"memory {counted} of {budget} at most; the process {resident}")
+    lines.append(f"memory {counted} counted at most, budget {budget}; the process {resident}")
     lines += [f"chose  {escaped(decision)}" for decision in summary["decisions"]]
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """A line on a terminal that says how far a join is; nothing at all anywhere else.
 
-    ███████████▌·············  46%  920,000 of 2,000,000 rows  1,204 pages read  8 s left
+    ███████████▏············  46%  8 s left  920,000 of 2,000,000 rows  1,204 pages read
 
 The line is rewritten in place and gone when the join ends.  The share is that of the rows read, or
 of the page pairs visited once all rows are in.  Left out: any promise; what is left is reckoned
@@ -16,8 +16,6 @@ from types import TracebackType
 from typing import TextIO
 
 from matwin.report import Report
-
-from .trace.text import cut
 
 BAR_WIDTH = 24
 _PARTS = " ▏▎▍▌▋▊▉"
@@ -40,8 +38,8 @@ class Progress:
     def __call__(self, report: Report) -> None:
         """Show the line."""
         width = shutil.get_terminal_size().columns - 1
-        line = line_of(report, time.monotonic() - self._started)
-        self._stream.write(_CLEAR + cut(line, width))
+        line = line_of(report, time.monotonic() - self._started, width)
+        self._stream.write(_CLEAR + line)
         self._stream.flush()
 
     def __enter__(self) -> Progress:
@@ -58,27 +56,36 @@ class Progress:
             self._stream.flush()
 
 
-def line_of(report: Report, seconds: float) -> str:
-    """How far the join is.
+def line_of(report: Report, seconds: float, width: int = 100) -> str:
+    """How far the join is, in at most `width` columns; what matters least is left out first.
 
     >>> report = Report()
     >>> report.left.rows_in, report.left.rows_expected = 50, 100
     >>> report.right.rows_in, report.right.rows_expected = 0, 100
     >>> print(line_of(report, 1.0))
-    ██████··················  25%  50 of 200 rows  0 matches  3 s left
+    ██████··················  25%  3 s left  50 of 200 rows  0 matches
+    >>> print(line_of(report, 1.0, width=42))
+    ██████··················  25%  3 s left
     """
-    share = share_of(report)
-    read = report.left.rows_in + report.right.rows_in
-    expected = _expected(report)
-    parts = [f"{read:,} of {expected:,} rows" if expected else f"{read:,} rows"]
+    parts = [*_share_and_time(share_of(report), seconds), _rows(report)]
+    parts.append(f"{report.rows_out:,} matches")
     if report.pages_read:
         parts.append(f"{report.pages_read:,} pages read")
-    parts.append(f"{report.rows_out:,} matches")
+    while len(parts) > 1 and len("  ".join(parts)) > width:
+        parts.pop()
+    return "  ".join(parts)[: max(width, 0)]
+
+
+def _share_and_time(share: float | None, seconds: float) -> list[str]:
     if share is None:
-        return "  ".join([*parts, f"{seconds:.0f} s"])
-    if 0 < share < 1:
-        parts.append(f"{_duration(seconds * (1 - share) / share)} left")
-    return "  ".join([f"{_bar(share)} {share:4.0%}", *parts])
+        return [f"{seconds:.0f} s"]
+    bar = f"{_bar(share)} {share:4.0%}"
+    return [bar, f"{_duration(seconds * (1 - share) / share)} left"] if 0 < share < 1 else [bar]
+
+
+def _rows(report: Report) -> str:
+    read, expected = report.left.rows_in + report.right.rows_in, _expected(report)
+    return f"{read:,} of {expected:,} rows" if expected else f"{read:,} rows"
 
 
 def share_of(report: Report) -> float | None:

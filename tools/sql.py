@@ -144,7 +144,7 @@ def _value_sql(field: pa.Field, common: pa.DataType) -> str:
 # ── pairs ────────────────────────────────────────────────────────────────────────────────────
 
 
-def eligible_sql(question: Question) -> str:
+def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL."""
     costs = [
         f"{_cost_sql(attribute, at)} AS c{at}"
@@ -152,6 +152,7 @@ def eligible_sql(question: Question) -> str:
         if has_sql(attribute.order)
     ]
     joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
+    joined += ["lb = rb"] * has_buckets
     near = [(at, a) for at, a in enumerate(question.attributes) if a.is_constrained]
     # One band only: given several, DuckDB's band join pairs their ends badly (41 s instead of 0.6
     # for two bands of 100,000 rows a side, DuckDB 2.0).
@@ -173,11 +174,33 @@ def _band_sql(attribute: Attribute, at: int) -> str:
 
     For floats ``l + hi`` rounds differently from ``r - l``, so that the band is a little wider.
     """
+    return "r{} BETWEEN {} AND {}".format(at, *_ends_sql(attribute, at))
+
+
+def _ends_sql(attribute: Attribute, at: int) -> tuple[str, str]:
     lo, hi = _bounds(attribute)
     if not pa.types.is_floating(attribute.type):
-        return f"r{at} BETWEEN l{at} + ({lo}) AND l{at} + ({hi})"
+        return f"l{at} + ({lo})", f"l{at} + ({hi})"
     slack = f"(abs(l{at}) + greatest(abs({lo}), abs({hi}))) * 1e-15"
-    return f"r{at} BETWEEN l{at} + ({lo}) - {slack} AND l{at} + ({hi}) + {slack}"
+    return f"l{at} + ({lo}) - {slack}", f"l{at} + ({hi}) + {slack}"
+
+
+def bucket_sql(attribute: Attribute, at: int, width: int | float) -> tuple[str, str]:
+    """The one or two buckets that a left row reaches, as a list, and the bucket of a right row.
+
+    Buckets are one more equality key.  Without them, DuckDB tests the band on every pair of rows
+    with the same key: 330 s for 540,000 rows a side in three rooms.  Rounding toward zero, or to a
+    float, is monotone, and so no pair is lost.
+    """
+    if pa.types.is_floating(attribute.type):
+        first, last, own = (
+            f"floor(({value}) / {_number(width)})"
+            for value in (*_ends_sql(attribute, at), f"r{at}")
+        )
+    else:
+        ends = *_ends_sql(attribute, at), f"r{at}"
+        first, last, own = (f"({value}) // {width}" for value in ends)
+    return f"CASE WHEN {first} = {last} THEN [{first}] ELSE [{first}, {last}] END", own
 
 
 def _bounds(attribute: Attribute) -> tuple[str, str]:

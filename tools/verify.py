@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
-from matwin.sources import source_of
+from matwin.sources import Source, source_of
 
 from .answer import answer
 from .compare import Difference, compare
@@ -82,18 +82,17 @@ def verify(
     """
     ours, theirs = source_of(left, "left"), source_of(right, "right")
     asked = question_of(ours.schema, theirs.schema, best=best, **arguments)
-    tables = [pa.Table.from_batches(source.batches(), source.schema) for source in (ours, theirs)]
-    if result is None:
-        given = [
-            data if source.is_repeatable else table
-            for data, source, table in zip((left, right), (ours, theirs), tables, strict=True)
-        ]
-        join = matwin.bestmatch_join if best else matwin.epsilon_join
-        found = join(*given, **arguments).read_all()
-        return compared(found, answer(*tables, asked))
-    source = source_of(result, "result")
-    found = pa.Table.from_batches(source.batches(), source.schema)
-    return compared(found, answer(*tables, asked), cast=True)
+    rows = _table(ours), _table(theirs)
+    if result is not None:
+        return compared(_table(source_of(result, "result")), answer(*rows, asked), cast=True)
+    # A reader has been read by now; what can be read again is joined as it was given.
+    given = (left if ours.is_repeatable else rows[0], right if theirs.is_repeatable else rows[1])
+    join = matwin.bestmatch_join if best else matwin.epsilon_join
+    return compared(join(*given, **arguments).read_all(), answer(*rows, asked))
+
+
+def _table(source: Source) -> pa.Table:
+    return pa.Table.from_batches(source.batches(), source.schema)
 
 
 def compared(found: pa.Table, expected: pa.Table, *, cast: bool = False) -> Verification:

@@ -7,7 +7,7 @@
         ALL: each of them     BEST: those that no other dominates     ANY: the row itself, once
 
 Integers are tested as ``l + lo <= r <= l + hi`` with saturated sums (a bound may need 65 bits and
-comes in two parts of one sign); floats as ``lo <= r - l <= hi`` in float64.  The keys that BEST
+comes in three parts of one sign); floats as ``lo <= r - l <= hi`` in float64.  The keys that BEST
 compares are ``int64`` whatever the type: a distance of integers as an unsigned number with its top
 bit flipped, a float by its bits, which ascend with it when it is not negative.
 
@@ -32,7 +32,9 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Float64s: TypeAlias = npt.NDArray[np.float64]
 Int: TypeAlias = Any
 
+TOP_BIT = np.uint64(1 << 63)
 ALL, BEST, ANY = 0, 1, 2
+PARTS = 3
 INT_DISTANCE, FLOAT_DISTANCE, INT_YOUNGEST, FLOAT_YOUNGEST = 0, 1, 2, 3
 
 
@@ -110,11 +112,30 @@ def _has_new_prefix(cells: Int64s, before: Int, row: Int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _set_sums(ints: Int64s, row: Int, bounds: Int64s, sums: Int64s) -> None:
-    """The least and the greatest value that each integer of the other row may have."""
+    """The least and the greatest value that each integer of the other row may have.
+
+    A sum below 64 bits admits what a sum at their edge does; but where the least is above them, or
+    the greatest below, nothing is admitted.
+    """
     for k in range(len(bounds)):
-        value = ints[row, k]
-        sums[k, 0] = saturated(saturated(value, bounds[k, 0]), bounds[k, 1])
-        sums[k, 1] = saturated(saturated(value, bounds[k, 2]), bounds[k, 3])
+        low = high = ints[row, k]
+        is_empty = False
+        for part in range(PARTS):
+            is_empty |= _exceeds(low, bounds[k, part])
+            low = saturated(low, bounds[k, part])
+            is_empty |= _falls_short(high, bounds[k, PARTS + part])
+            high = saturated(high, bounds[k, PARTS + part])
+        sums[k, 0], sums[k, 1] = (INT64_MAX, INT64_MIN) if is_empty else (low, high)
+
+
+@njit(cache=True, nogil=True)
+def _exceeds(value: Int, by: Int) -> bool:
+    return by > 0 and value > INT64_MAX - by
+
+
+@njit(cache=True, nogil=True)
+def _falls_short(value: Int, by: Int) -> bool:
+    return by < 0 and value < INT64_MIN - by
 
 
 @njit(cache=True, nogil=True)
@@ -164,7 +185,9 @@ def _set_keys(
             base = found[j]
             if kind == INT_DISTANCE:
                 a, b = probe_ints[row, column], base_ints[base, column]
-                keys[j, k] = (a - b if a > b else b - a) ^ INT64_MIN
+                # Unsigned: the compiler takes for granted that signed differences never wrap.
+                high, low = np.uint64(max(a, b)), np.uint64(min(a, b))
+                keys[j, k] = np.int64((high - low) ^ TOP_BIT)
             elif kind == FLOAT_DISTANCE:
                 bits[j, k] = abs(base_floats[base, column] - probe_floats[row, column])
             elif kind == INT_YOUNGEST:

@@ -28,6 +28,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Int: TypeAlias = Any
 
 FEW_ROWS = 12
+UNLIMITED_DOWN, UNLIMITED_UP = INT64_MIN, INT64_MAX
 FROM, LIMIT, IS_LOOSE = 0, 1, 2
 
 
@@ -42,13 +43,13 @@ def saturated(value: Int, by: Int) -> Int:
 @njit(cache=True, nogil=True)
 def lowest(cell: Int, down: Int) -> Int:
     """The first cell within reach; the outermost cell holds everything beyond it as well."""
-    return FIRST_CELL if cell == FIRST_CELL else saturated(cell, down)
+    return FIRST_CELL if cell == FIRST_CELL or down == UNLIMITED_DOWN else saturated(cell, down)
 
 
 @njit(cache=True, nogil=True)
 def highest(cell: Int, up: Int) -> Int:
     """The last cell within reach."""
-    return LAST_CELL if cell >= LAST_CELL else saturated(cell, up)
+    return INT64_MAX if cell >= LAST_CELL or up == UNLIMITED_UP else saturated(cell, up)
 
 
 @njit(cache=True, nogil=True)

@@ -278,6 +278,13 @@ class Window(ABC):
     def _writer(self, run: int, why: str, *, keep: bool = False) -> RunWriter:
         return RunWriter(self._pool, self._window, self._number, run=run, why=why, keep=keep)
 
+    def clear(self, why: str) -> None:
+        """Drop every row, also those without an order value."""
+        self._tail.clear()
+        refs = list(self._by_order)
+        self._forget(refs)
+        self._pool.drop([ref.page_id for ref in refs], why, event="expire")
+
     def close(self) -> None:
         """Give up the window and its pages."""
         self._tail.clear()

@@ -18,7 +18,7 @@ from matwin.cells import float_cell_start, float_cell_starts
 from matwin.frontier import Frontier, frontier_of, key_value, punctuation_key
 from matwin.storage.columns import INT64_MAX, INT64_MIN, order_key
 from matwin.storage.errors import InputError, OrderError
-from matwin.stream import GridOrdered, Lateness, Order, Punctuated, ReadAhead, Sorted
+from matwin.streams import GridOrdered, Lateness, Order, Punctuated, ReadAhead, Sorted
 
 INT = pa.field("t", pa.int64())
 UINT = pa.field("t", pa.uint64())

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.units import parse_duration
 
@@ -241,6 +242,25 @@ class _ItemReader:
 
     def _column(self, rows: Sequence[Mapping[str, Any]], field: pa.Field, where: str) -> pa.Array:
         try:
-            return pa.array([row.get(field.name) for row in rows], field.type)
+            return _exact_array([row.get(field.name) for row in rows], field.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
             raise InputError(f"{where}: column {field.name!r} is no {field.type}: {e}") from e
+
+
+def _exact_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    """An array of these values.  Arrow alone would cut 1.5 to 1, microseconds to seconds, and take
+    the zone off a time."""
+    array = pa.array(values, data_type)
+    is_whole = pa.types.is_integer(data_type) or is_temporal(data_type)
+    if not is_whole or all(
+        value is None or isinstance(value, int | np.integer) for value in values
+    ):
+        return array
+    given = pa.array(values)
+    if getattr(given.type, "tz", None) is None and getattr(data_type, "tz", None) is not None:
+        raise ValueError("a time without a zone; give it one")
+    if getattr(given.type, "tz", None) is not None and getattr(data_type, "tz", None) is None:
+        raise ValueError("a time with a zone; take it off, or declare the column with one")
+    if not array.cast(given.type).equals(given):
+        raise ValueError(f"{given[0]} and others have more digits; declare a finer type")
+    return array

@@ -1,0 +1,346 @@
+"""Where results go: a file of some format, a pipe, or a table on the terminal.
+
+    reader ──batch by batch──▶ format ──▶ .result.csv.part beside it ──complete──▶ result.csv
+
+Invariants:
+* At most one group of rows is in memory at a time.
+* A file appears under its name when it is complete and not before; what was there stays until then.
+  After an error there is no part of it left.
+* Errors of the join that makes the rows pass unchanged.
+
+Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, and table, which
+shows the first rows and counts the others.  The format is the one given, or the one the name ends
+in; for standard output a table on a terminal and CSV in a pipe.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from matwin.storage.columns import cast_columns
+from matwin.storage.errors import InputError, MatwinError, StoreError
+
+from .plain import csv_batch, csv_type, json_rows, shown_rows
+from .trace.text import cut, escaped, table
+
+GROUP_ROWS = 131072
+GROUP_BYTES = 32 * 2**20
+CELL_WIDTH = 40
+
+_FORMATS = {
+    "parquet": "parquet", "pq": "parquet",
+    "ipc": "ipc", "arrow": "ipc", "feather": "ipc",
+    "csv": "csv", "tsv": "tsv",
+    "jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl",
+    "table": "table",
+}  # fmt: skip
+
+
+def write(
+    reader: pa.RecordBatchReader,
+    out: str | None,
+    *,
+    format: str | None = None,
+    max_rows_shown: int = 20,
+) -> int:
+    """Write all rows to a file or to standard output (None or "-"); how many there were."""
+    kind = format_of(out, format)
+    is_stdout = out is None or out == "-"
+    name = "standard output" if is_stdout else str(out)
+    rows = 0
+    with _to_stdout(kind) if is_stdout else _to_file(name) as file:
+        with _explained(name):
+            sink = _SINKS[kind](file, reader.schema, is_stdout, max_rows_shown)
+        for batch in reader:
+            with _explained(name):
+                sink.add(batch)
+            rows += batch.num_rows
+        with _explained(name):
+            sink.finish(rows)
+    return rows
+
+
+def format_of(out: str | None, format: str | None) -> str:
+    """The format that is asked for, by its word or by the file's name."""
+    if format is not None:
+        word = format.lower()
+    elif out is None or out == "-":
+        word = "table" if sys.stdout.isatty() else "csv"
+    else:
+        word = Path(out).suffix.lower().removeprefix(".")
+    if word not in _FORMATS:
+        asked = f"the format {format!r}" if format is not None else f"the suffix of {out!r}"
+        raise InputError(f"{asked} is none of {', '.join(_FORMATS)}")
+    return _FORMATS[word]
+
+
+# ── formats ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Sink(ABC):
+    """A format being written."""
+
+    def __init__(self, file: Any, schema: pa.Schema, is_stdout: bool, max_rows_shown: int) -> None:
+        self.file = file
+        self.is_stdout = is_stdout
+        self.max_rows_shown = max_rows_shown
+        self.begin(schema)
+
+    def begin(self, schema: pa.Schema) -> None:
+        """Write what comes before the rows."""
+        self.schema = schema
+
+    @abstractmethod
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write more rows."""
+
+    def finish(self, rows: int) -> None:
+        """Write what comes after the rows, of which there were so many."""
+        self.file.flush()
+
+
+class Grouped(Sink):
+    """A binary format, whose groups should not be small: batches are gathered."""
+
+    def begin(self, schema: pa.Schema) -> None:
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self.schema = pa.schema([field.with_type(self.type_of(field.type)) for field in schema])
+        self.writer = self.opened()
+
+    @abstractmethod
+    def opened(self) -> Any:
+        """A writer of tables to the file."""
+
+    @staticmethod
+    @abstractmethod
+    def type_of(data_type: pa.DataType) -> pa.DataType:
+        """The type that a column of this type is written as."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(cast_columns(batch, self.schema))
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self.writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks())
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def finish(self, rows: int) -> None:
+        self._flush()
+        self.writer.close()
+
+
+class Parquet(Grouped):
+    """Groups of rows, compressed."""
+
+    def opened(self) -> Any:
+        return pq.ParquetWriter(self.file, self.schema)
+
+    @staticmethod
+    def type_of(data_type: pa.DataType) -> pa.DataType:
+        is_encoded = pa.types.is_run_end_encoded(data_type)
+        return data_type.value_type if is_encoded else data_type
+
+
+class Ipc(Grouped):
+    """Arrow's own format."""
+
+    def opened(self) -> Any:
+        make = pa.ipc.new_stream if self.is_stdout else pa.ipc.new_file
+        return make(self.file, self.schema)
+
+    @staticmethod
+    def type_of(data_type: pa.DataType) -> pa.DataType:
+        """Without dictionaries: a file has one for all its batches, and ours may differ."""
+        t = pa.types
+        if t.is_dictionary(data_type):
+            return data_type.value_type
+        if t.is_list(data_type) or t.is_large_list(data_type):
+            make = pa.list_ if t.is_list(data_type) else pa.large_list
+            item = data_type.value_field
+            return make(item.with_type(Ipc.type_of(item.type)))
+        if t.is_struct(data_type):
+            fields = [data_type.field(i) for i in range(data_type.num_fields)]
+            return pa.struct([field.with_type(Ipc.type_of(field.type)) for field in fields])
+        return data_type
+
+
+class Csv(Sink):
+    """Text with a header line."""
+
+    delimiter = ","
+
+    def begin(self, schema: pa.Schema) -> None:
+        fields = [pa.field(field.name, csv_type(field.type)) for field in schema]
+        self.schema = pa.schema(fields)
+        options = pa_csv.WriteOptions(delimiter=self.delimiter)
+        self.writer = pa_csv.CSVWriter(self.file, self.schema, write_options=options)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.writer.write_batch(csv_batch(batch, self.schema))
+        if self.is_stdout:
+            self.file.flush()
+
+    def finish(self, rows: int) -> None:
+        self.writer.close()
+
+
+class Tsv(Csv):
+    """The same with tabs."""
+
+    delimiter = "\t"
+
+
+class JsonLines(Sink):
+    """One object for each row."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in json_rows(batch)]
+        self.file.write("".join(lines).encode())
+        if self.is_stdout:
+            self.file.flush()
+
+
+class Shown(Sink):
+    """A table of the first rows; the others are counted."""
+
+    def begin(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._rows: list[list[str]] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        missing = self.max_rows_shown - len(self._rows)
+        if missing > 0:
+            self._rows += shown_rows(batch.slice(0, missing))
+
+    def finish(self, rows: int) -> None:
+        width = self._cell_width()
+        cells = [[cut(escaped(cell), width) for cell in row] for row in self._rows]
+        head = [cut(escaped(name), width) for name in self.schema.names]
+        align = "".join(">" if _is_number(field.type) else "<" for field in self.schema)
+        more = rows - len(self._rows)
+        lines = [table(head, cells, align)] if head else []
+        if rows == 0:
+            lines.append("no rows")
+        elif more:
+            lines.append(f"… and {more:,} more row{'s' if more > 1 else ''}")
+        self.file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+    def _cell_width(self) -> int:
+        """A share of the terminal if all columns were long, but enough to read."""
+        columns = max(len(self.schema.names), 1)
+        share = (shutil.get_terminal_size().columns + 2) // columns - 2
+        return min(max(share, 12), CELL_WIDTH)
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type))
+
+
+_SINKS: dict[str, type[Sink]] = {
+    "parquet": Parquet, "ipc": Ipc, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "table": Shown,
+}  # fmt: skip
+
+
+# ── targets ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Pipe:
+    """Standard output as Arrow wants it: it knows its place, and closing it does not close it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._place, self.closed = file, 0, False
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self._place += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        return self._place
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+@contextmanager
+def _to_stdout(kind: str) -> Iterator[Any]:
+    if kind in ("parquet", "ipc") and sys.stdout.isatty():
+        raise InputError(f"{kind} is not for a terminal; name a file, or lead it into a pipe")
+    sys.stdout.flush()
+    yield _Pipe(sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _to_file(out: str) -> Iterator[Any]:
+    """A file that takes its name when it is complete."""
+    with _explained(out):
+        path = Path(out).expanduser().resolve()
+        if path.is_dir():
+            raise InputError(f"{out!r} is a folder; name a file in it")
+        is_device = path.exists() and not path.is_file()  # /dev/null must not become a file
+        part = path.parent / f".matwin-{os.getpid()}-{secrets.token_hex(4)}.part"
+        file = path.open("wb") if is_device else part.open("xb")
+    try:
+        yield _Pipe(file) if is_device else file
+        with _explained(out):
+            file.flush()
+            if not is_device:
+                os.fsync(file.fileno())
+                part.replace(path)
+    finally:
+        with suppress(OSError):  # what could not be written has been told
+            file.close()
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(out: str) -> Iterator[None]:
+    try:
+        yield
+    except (MatwinError, BrokenPipeError):
+        raise
+    except FileNotFoundError as e:
+        raise InputError(f"{out!r}: its folder is not there; make it first") from e
+    except PermissionError as e:
+        raise InputError(f"{out!r} may not be written: {e.strerror}") from e
+    except pa.ArrowException as e:
+        raise InputError(f"{out!r} can't hold these rows, choose another format: {e}") from e
+    except ValueError as e:
+        raise InputError(f"{out!r} can't be written: {e}") from e
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"{out!r}: the disk is full; free some space and run again") from e
+        raise StoreError(f"{out!r} can't be written: {e}") from e
