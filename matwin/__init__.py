@@ -22,6 +22,7 @@ _NAMES = {
     "Report": "matwin.report",
     "Sorted": "matwin.streams",
     "bestmatch_join": "matwin.bestmatch",
+    "explain_join": "matwin.explain",
     "epsilon_join": "matwin.operators.epsilon",
     "min_distance": "matwin.orders",
     "minimize": "matwin.orders",

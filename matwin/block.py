@@ -117,13 +117,24 @@ class Blocks:
     grid: Grid
 
     def sorted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Block]:
-        """The rows in ε-Grid-Order, and their block."""
-        keys = self.grid.sort_keys(rows)
+        """The rows by their cells, and their block.
+
+        Within a cell they are in no order, and the block does not know their order keys: it is for
+        rows that are all to be judged.
+        """
+        keys = [self.order_keys(rows)] if self.is_one_integer else []
+        cells = [axis.cells(rows.column(axis.name)) for axis in self.grid.axes]
+        keys = [*cells[: len(self.grid.keys)], *keys] if keys else cells
         order = sort_order(keys) if rows.num_rows else None
         if order is not None:
             rows = rows.take(pa.array(order))
             keys = [key[order] for key in keys]
-        return rows, self._block(rows, keys)
+        ints, floats = self._values(rows)
+        return rows, Block(np.column_stack(keys), np.zeros(rows.num_rows, np.int64), ints, floats)
+
+    def order_keys(self, rows: pa.RecordBatch) -> Int64s:
+        """The order attribute as order keys."""
+        return self.side.order_keys(rows)
 
     def of(self, rows: pa.RecordBatch) -> Block:
         """The block of rows that are in ε-Grid-Order already."""

@@ -228,6 +228,9 @@ def _float_width(lo: float, hi: float) -> float:
 
 def _clamped(floors: Any) -> Int64s:
     """Floats as cell numbers; beyond 64 bits they become the first or the last cell."""
+    if floors.size and abs(floors.min()) < 2.0**62 and abs(floors.max()) < 2.0**62:  # no NaN either
+        plain: Int64s = floors.astype(np.int64)
+        return plain
     cells = np.empty(floors.shape, np.int64)
     high, low = floors >= 2.0**63, floors < -(2.0**63)
     outside = high | low | np.isnan(floors)

@@ -1,0 +1,134 @@
+"""What a join would do and why, as text; no row is read.
+
+>>> import matwin, pyarrow as pa
+>>> left = pa.table({"t": [1, 2], "x": [0.5, 1.5]})
+>>> print(matwin.explain_join(left, left, best=True, on={"t": 10, "x": 0.1}, memory="64MiB",
+...     threads=2))
+left bestmatch join
+  eligible: -10 <= right.t - left.t <= 10
+            -0.1 <= right.x - left.x <= 0.1
+  best:     no other right row of the same left row is at least as good in t (min_distance), x
+            (min_distance) and better in one
+  left:     2 rows, 32 B, order of t not declared
+  right:    2 rows, 32 B, order of t not declared
+  memory:   64 MiB in pages of 256 KiB, 2 threads
+  plan:     about 768 B fit: one step in memory, nothing is written
+  output:   t_left, x_left, t_right, x_right
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from matwin.storage.units import format_size
+
+from .attributes import Attribute
+from .block import Blocks
+from .options import Options
+from .question import Question
+from .side import Side
+from .sources import Source, source_of
+from .streams import Stream
+
+WIDTH = 100
+_QUESTION = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
+_BEST = {
+    "left": "no other right row of the same left row is at least as good in {} and better in one",
+    "right": "no other left row of the same right row is at least as good in {} and better in one",
+    "full": "no other pair of the same left row, or none of the same right row, is at least as "
+    "good in {} and better in one",
+    "inner": "no other pair at all is at least as good in {} and better in one",
+}
+
+
+def explain_join(left: object, right: object, *, best: bool = True, **arguments: Any) -> str:
+    """What `bestmatch_join` (or, with ``best=False``, `epsilon_join`) would do with these."""
+    sources = source_of(left, "left"), source_of(right, "right")
+    asked = {name: arguments.pop(name) for name in _QUESTION if name in arguments}
+    asked.setdefault("how", "left" if best else "inner")
+    arguments.pop("emit", None)
+    question = Question.of(sources[0].schema, sources[1].schema, best=best, **asked)
+    options = Options(**arguments)
+    lines = [f"{question.how} {'bestmatch' if best else 'ε-'}{' ' if best else ''}join"]
+    lines += _labelled("eligible", _eligible(question))
+    if best:
+        orders = ", ".join(f"{a.name} ({a.order!r})" for a in question.attributes)
+        lines += _labelled("best", [_BEST[question.how].format(orders)])
+    for name, source in zip(("left", "right"), sources, strict=True):
+        lines += _labelled(name, [_size(source, getattr(question.order, name))])
+    memory = f"{format_size(options.budget_bytes)} in pages of {format_size(options.page_bytes)}"
+    lines += _labelled("memory", [f"{memory}, {options.workers} threads"])
+    lines += _labelled("plan", _plan(question, sources, options))
+    lines += _labelled("output", [", ".join(question.schema.names)])
+    return "\n".join(lines)
+
+
+def _labelled(label: str, texts: list[str]) -> list[str]:
+    lines = [line for text in texts for line in textwrap.wrap(text, WIDTH - 12)]
+    first, *rest = lines or [""]
+    return [f"  {label + ':':<10}{first}", *(" " * 12 + line for line in rest)]
+
+
+def _eligible(question: Question) -> list[str]:
+    found = [f"right.{key.right} = left.{key.left}" for key in question.keys]
+    found += [_constraint(a) for a in question.attributes if a.is_constrained]
+    return found or ["every pair"]
+
+
+def _constraint(a: Attribute) -> str:
+    if a.lo == a.hi == 0:
+        return f"right.{a.right} = left.{a.left}"
+    unit = f" {a.type.unit}" if hasattr(a.type, "unit") else ""
+    return f"{a.lo}{unit} <= right.{a.right} - left.{a.left} <= {a.hi}{unit}"
+
+
+def _size(source: Source, order: str) -> str:
+    rows = "an unknown number of rows" if source.rows_hint is None else f"{source.rows_hint} rows"
+    size = "" if source.bytes_hint is None else f", {format_size(source.bytes_hint)}"
+    if not isinstance(source, Stream):
+        return f"{rows}{size}, order of {order} not declared"
+    live = ", live" if source.is_live else ""
+    return f"{rows}{size}, {source.order} by {order}, late rows: {source.late}{live}"
+
+
+def _plan(question: Question, sources: tuple[Source, Source], options: Options) -> list[str]:
+    if options.wants_pages:
+        return [
+            f"pages, because trace, materialize or schedule ask for them: {options.materialize} "
+            f"windows, {options.schedule} schedule"
+        ]
+    if any(isinstance(source, Stream) and source.is_live for source in sources):
+        return [
+            "live: a step with every batch; the windows are in memory while they fit, then on pages"
+        ]
+    needed = _memory_needed(question, sources)
+    if needed is None:
+        return [
+            "sizes are not known beforehand: in memory if it fits, else slab by slab if both sides "
+            "are sorted, else on pages"
+        ]
+    if needed <= options.budget_bytes:
+        return [f"about {format_size(needed)} fit: one step in memory, nothing is written"]
+    if all(isinstance(source, Stream) for source in sources):
+        return [
+            f"about {format_size(needed)} do not fit; the order is declared: slab by slab, in "
+            "memory while the slabs within reach of each other fit, else on pages"
+        ]
+    return [
+        f"about {format_size(needed)} do not fit: once the memory is full, sources that can be "
+        "read again are looked through; if both are sorted, slab by slab, nothing written while "
+        "the slabs fit; else both are sorted into ε-Grid-Order on pages, in two passes, and walked"
+    ]
+
+
+def _memory_needed(question: Question, sources: tuple[Source, Source]) -> int | None:
+    """As the loop reckons it: the rows, a sorted copy, and their blocks."""
+    total = 0
+    for name, source in zip(("left", "right"), sources, strict=True):
+        if source.bytes_hint is None or source.rows_hint is None:
+            return None
+        side = Side.of(question, name)
+        per_row = Blocks(side, question, side.grid).bytes_per_row()
+        total += 3 * (source.bytes_hint + 8 * source.rows_hint) + 3 * source.rows_hint * per_row
+    return total * (2 if question.how == "full" else 1)

@@ -1,0 +1,172 @@
+"""Joins against DuckDB, on random tables of some thousand rows and on real data.
+
+    tables ──join, in memory, on pages, as streams──▶ rows ─┐
+                                                            ├─ the same bag
+    tables ──DuckDB (tools/answer.py)──────────────▶ rows ─┘
+
+DuckDB answers a question once; every way to run the join has to agree with that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support import FORMS, campaign
+
+import matwin
+from matwin.question import BESTMATCH_HOWS, EPSILON_HOWS
+from matwin.report import Report
+from matwin.scheduler import MODES
+from matwin.tools.answer import answer
+from matwin.tools.compare import compare
+from matwin.tools.words import question_of
+
+REAL = Path(__file__).parents[3] / "shared" / "data"
+SECOND = 1_000_000
+TINY: dict[str, Any] = {"memory": 64 * 4096, "page_size": "4KiB"}
+"""A budget in which nothing here fits."""
+
+needs_data = pytest.mark.skipif(not REAL.exists(), reason="the real data are not here")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and DuckDB's answer to it."""
+
+    left: pa.Table
+    right: pa.Table
+    best: bool
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def expected(self) -> pa.Table:
+        """What DuckDB finds."""
+        question = question_of(
+            self.left.schema, self.right.schema, best=self.best, **self.arguments
+        )
+        return answer(self.left, self.right, question)
+
+    def run(
+        self, left: object = None, right: object = None, **options: Any
+    ) -> tuple[pa.Table, Report]:
+        """The join's rows; the sides may be given in another form."""
+        join = matwin.bestmatch_join if self.best else matwin.epsilon_join
+        report = Report()
+        found = join(
+            self.left if left is None else left,
+            self.right if right is None else right,
+            report=report, **self.arguments, **options,
+        ).read_all()  # fmt: skip
+        report.check()
+        assert report.is_done and report.rows_out == found.num_rows
+        return found, report
+
+
+def check(found: pa.Table, expected: pa.Table) -> None:
+    difference = compare(found, expected)
+    assert not difference, str(difference)
+
+
+def pieces(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    """The table as something that comes piece by piece, and only once."""
+    yield from table.combine_chunks().to_batches(max_chunksize=rows)
+
+
+# ── random tables ────────────────────────────────────────────────────────────────────────────
+
+TOLERANCES: dict[str, tuple[Any, ...]] = {
+    "tenths": (0.1, 0.3, 0.7, (-0.3, 0.0), (0.1, 0.3)),
+    "ints": (0, 1, 3, (-4, -1), (0, 5)),
+    "nanos": ("300ns", ("-1us", "0s"), 0, (-7, 900)),
+    "floats": (0.25, (-0.5, 0.125)),
+    "days": ("1d", ("-3d", "0d")),
+}
+NOON_2024 = 1_704_110_400_000_000_000
+KEYS = {"few": 3, "many": 200}
+
+
+def column_of(kind: str, rows: int, span: float, random: np.random.Generator) -> pa.Array:
+    """A join attribute: values on exact boundaries, some of them missing."""
+    steps = random.integers(0, max(int(span * 10), 1), rows)
+    missing = random.random(rows) < 0.01
+    match kind:
+        case "tenths":
+            values = np.where(random.random(rows) < 0.5, steps * 0.1, steps / 10)
+            values[random.random(rows) < 0.003] = np.nan
+            values[random.random(rows) < 0.003] = -np.inf
+            return pa.array(values, mask=missing)
+        case "ints":
+            return pa.array(steps // 10 - int(span) // 2, mask=missing)
+        case "nanos":
+            counts = NOON_2024 + steps * 30 + random.integers(0, 2, rows)
+            return pa.array(counts, pa.int64(), mask=missing).cast(pa.timestamp("ns"))
+        case "floats":
+            return pa.array(random.random(rows) * span - span / 2, mask=missing)
+        case "days":
+            return pa.array((steps // 10).astype(np.int32), mask=missing).cast(pa.date32())
+    raise AssertionError(kind)
+
+
+def random_question(best: bool, how: str, attributes: int, seed: int) -> Asked:
+    """Tables in which a row has about ten candidates, and a question with `attributes` of them."""
+    random = np.random.default_rng([seed, attributes, best, *how.encode()])
+    rows = random.integers(2_000, 20_000 if attributes < 3 else 5_000, 2)
+    kinds = random.choice(list(TOLERANCES), attributes).tolist()
+    key = random.choice(["", "few", "many"])
+    # Tolerances reach a step or so to either side: the more attributes, the denser each may be.
+    spans = [30.0 * rows.max() ** (1 / attributes) / 30] + [8.0] * (attributes - 1)
+    spans[0] = max(rows.max() / 4 / 8.0 ** (attributes - 1) / KEYS.get(key, 1) * attributes, 4.0)
+    tables = []
+    for count in rows.tolist():
+        columns = {
+            name: column_of(kind, count, span, random)
+            for name, kind, span in zip("txy", kinds, spans, strict=False)
+        }
+        if key:
+            names = random.integers(0, KEYS[key], count)
+            columns["k"] = pa.array([None if n == 0 else f"key {n}" for n in names.tolist()])
+        columns["id"] = pa.array(np.arange(count))
+        tables.append(pa.table(columns))
+    arguments: dict[str, Any] = {
+        "on": {
+            name: TOLERANCES[kind][random.integers(len(TOLERANCES[kind]))]
+            for name, kind in zip("txy", kinds, strict=False)
+        },
+        "by": "k" if key else None, "how": how, "distances": bool(random.integers(2)),
+    }  # fmt: skip
+    if best:
+        arguments["keep_unmatched"] = how != "inner" and bool(random.integers(2))
+        if random.integers(3) == 0:
+            arguments["orders"] = {"txy"[attributes - 1]: "youngest"}
+    return Asked(*tables, best, arguments)
+
+
+HOWS = [(True, how) for how in BESTMATCH_HOWS] + [(False, how) for how in EPSILON_HOWS]
+
+
+@pytest.mark.parametrize("attributes", [1, 2, 3])
+@pytest.mark.parametrize(("best", "how"), HOWS)
+def test_random_tables(best: bool, how: str, attributes: int) -> None:
+    for seed in range(campaign(1, 40)):
+        asked = random_question(best, how, attributes, seed)
+        expected = asked.expected
+        assert expected.num_rows > 0 or seed > 0
+        check(asked.run()[0], expected)
+        found, report = asked.run(**TINY)
+        check(found, expected)
+        assert report.pages_written > 0
+        left, right = (table.sort_by("t") for table in (asked.left, asked.right))
+        check(asked.run(matwin.stream(left), matwin.stream(right), **TINY)[0], expected)
+        live = [
+            matwin.stream(pieces(table, 300), schema=table.schema, on="t")
+            for table in (left, right)
+        ]
+        check(asked.run(*live)[0], expected)
