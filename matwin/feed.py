@@ -125,7 +125,7 @@ class Feed:
             keys = keys[keys != INT64_MAX]
             if len(keys) == 0:
                 continue
-            if (last is not None and keys[0] < last) or (np.diff(keys) < 0).any():
+            if (last is not None and keys[0] < last) or (keys[1:] < keys[:-1]).any():
                 return False
             last = int(keys[-1])
         self._become_sorted()

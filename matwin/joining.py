@@ -19,7 +19,7 @@ from matwin.storage.errors import InputError
 from .feed import Feed
 from .finality import Finality
 from .judge import Judge
-from .loop import Direction, Loop
+from .loop import OUTPUT_SHARE, Direction, Loop
 from .matched import Matched
 from .options import Options
 from .output import BATCH_ROWS, Output
@@ -63,6 +63,7 @@ class Join:
         return Direction(
             judge, finish, finality, wants_unmatched=wants_unmatched, with_keys=with_keys,
             threads=self.options.workers,
+            output_bytes=self.options.budget_bytes // OUTPUT_SHARE,
         )  # fmt: skip
 
     def run(

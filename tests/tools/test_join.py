@@ -170,6 +170,15 @@ def test_the_sql_runs_on_the_files(
     assert as_bag(found) == as_bag(expected)
 
 
+def test_explain_says_what_would_be_done(
+    files: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.csv"
+    assert main(["join", *files, *ON, "--explain", "-o", str(out)]) == 0
+    assert len(capfd.readouterr().out.strip()) > 0
+    assert not out.exists()
+
+
 # ── bad input ────────────────────────────────────────────────────────────────────────────────
 
 
