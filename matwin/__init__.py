@@ -29,6 +29,7 @@ _NAMES = {
     "partial_order": "matwin.orders",
     "stream": "matwin.streams",
     "subset": "matwin.orders",
+    "verify": "matwin.tools.verify",
     "youngest": "matwin.orders",
     "BudgetError": "matwin.storage.errors",
     "CorruptPage": "matwin.storage.errors",

@@ -22,5 +22,6 @@ from matwin.streams import Punctuation as Punctuation
 from matwin.streams import ReadAhead as ReadAhead
 from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
+from matwin.tools.verify import verify as verify
 
 __version__: str

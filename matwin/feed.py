@@ -9,7 +9,7 @@ Invariant: rows in = used + late + rejected, after every batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,7 @@ class Feed:
         )
         self.is_done = False
         self._largest: int | None = None
+        self._rest: pa.RecordBatch | None = None
 
     @property
     def frontier(self) -> int:
@@ -78,17 +79,24 @@ class Feed:
             return "unsorted"
         return "sorted" if isinstance(self._order, Sorted) else "late"
 
-    def read(self) -> Portion | None:
-        """The next rows; None at the end, or where a punctuation came instead."""
-        item = next(self._items, None)
+    def read(self, rows_at_a_time: Callable[[pa.RecordBatch], int]) -> Portion | None:
+        """The next rows; None at the end, or where a punctuation came instead.
+
+        A large batch comes in parts, so that the other side can keep pace.
+        """
+        item = self._rest if self._rest is not None else next(self._items, None)
+        self._rest = None
         if item is None:
             self.is_done = True
             self._frontier.finish()
             return None
         if isinstance(item, Punctuation):
-            field = self.side.order_field
-            self._frontier.punctuate(punctuation_key(item.upto, field))
+            self._frontier.punctuate(punctuation_key(item.upto, self.side.order_field))
             return None
+        rows = rows_at_a_time(item)
+        if rows < item.num_rows:
+            self._rest = item.slice(rows)
+            item = item.slice(0, rows)
         return self._portion(item)
 
     def _portion(self, batch: pa.RecordBatch) -> Portion:

@@ -35,11 +35,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.columns import Int64s
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
-from .feed import Feed, Portion
+from .feed import Feed
 from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish
@@ -50,6 +49,7 @@ from .report import Report
 
 PROGRESS_SECONDS = 0.1
 OUTPUT_SHARE = 8
+PORTION_SHARE = 16
 """Output that is under way may take an eighth of the budget."""
 OnRejected = Callable[[str, pa.RecordBatch], Iterator[Any]]
 
@@ -88,6 +88,7 @@ class Loop:
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
+        self._limit = options.budget_bytes
         report.budget_bytes = options.budget_bytes
 
     def run(self, on_rejected: OnRejected) -> Iterator[Any]:
@@ -99,6 +100,8 @@ class Loop:
                 yield from self._read(on_rejected)
                 if self._is_step_due():
                     yield from self._step()
+                if not self._has_room():
+                    yield from self._made_room()
             yield from self._step()
             self._report.is_done = True
             self._tell(always=True)
@@ -113,29 +116,22 @@ class Loop:
             (feed for feed in self._feeds.values() if not feed.is_done),
             key=lambda feed: (feed.frontier, feed.report.rows_in),
         )
-        portion = feed.read()
+        portion = feed.read(self._rows_at_a_time)
         self._tell()
         if portion is None:
             return
-        for rows, keys in self._pieces(portion):
-            if self._store is None and self._memory_needed(rows) > self._options.budget_bytes:
-                self._look_for_order()
-                yield from self._step(rows)
-            for direction in self._directions:
-                direction.windows.append(feed.side.name, rows, keys)
-            self._new_bytes += rows.nbytes * len(self._directions)
-            if self._store is not None and self._is_paged_step_due():
-                yield from self._step()
+        for direction in self._directions:
+            direction.windows.append(feed.side.name, portion.rows, portion.keys)
+        self._new_bytes += portion.rows.nbytes * len(self._directions)
         if portion.rejected is not None:
             yield from on_rejected(feed.side.name, portion.rejected)
 
-    def _pieces(self, portion: Portion) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
-        """The portion in parts that take an eighth of the budget at most, if they must."""
-        rows = max(portion.rows.num_rows, 1)
-        fitting = self._options.budget_bytes // 8 * rows // max(self._cost(portion.rows), 1)
-        size = rows if self._store is not None else max(min(rows, fitting), 1)
-        for start in range(0, portion.rows.num_rows, size):
-            yield portion.rows.slice(start, size), portion.keys[start : start + size]
+    def _rows_at_a_time(self, batch: pa.RecordBatch) -> int:
+        """How many rows of a batch take a sixteenth of the budget, at least one."""
+        if self._store is not None:
+            return max(batch.num_rows, 1)
+        share = self._limit // PORTION_SHARE
+        return max(1, share * batch.num_rows // max(self._cost(batch), 1))
 
     def _cost(self, rows: pa.RecordBatch) -> int:
         """What rows take in memory, judging included."""
@@ -147,19 +143,31 @@ class Loop:
 
     def _is_step_due(self) -> bool:
         """Whether what has been read should be judged at once."""
-        return self._is_live and self._store is None
+        return self._is_live if self._store is None else self._is_paged_step_due()
 
     def _is_paged_step_due(self) -> bool:
         delay = self._options.delay_seconds if self._is_live else None
         is_late = delay is not None and time.monotonic() - self._stepped_at >= delay
-        return is_late or self._new_bytes > self._options.budget_bytes // 2
+        return is_late or self._new_bytes > self._limit // 2
 
-    def _memory_needed(self, more: pa.RecordBatch | None = None) -> int:
-        """What the windows in memory take, judging and output included, with some rows more."""
+    def _has_room(self) -> bool:
+        """Whether another portion fits the memory; pages make room by themselves."""
+        portion = self._limit // PORTION_SHARE
+        return self._store is not None or self._memory_needed() + portion <= self._limit
+
+    def _made_room(self) -> Iterator[Any]:
+        """A step to make room in memory; when it leaves little, on to pages."""
+        self._look_for_order()
+        yield from self._step()
+        if self._memory_needed() > self._limit // 2:
+            self._move_to_pages("the windows do not fit the memory")
+
+    def _memory_needed(self) -> int:
+        """What the windows in memory take, judging and output included."""
         held = sum(d.windows.held_bytes + d.windows.judge_bytes for d in self._in_memory())
-        held += self._options.budget_bytes // OUTPUT_SHARE
+        held += self._limit // OUTPUT_SHARE
         self._report.peak_bytes = max(self._report.peak_bytes, held)
-        return held if more is None else held + self._cost(more)
+        return held
 
     def _in_memory(self) -> Iterator[Direction]:
         return (d for d in self._directions if isinstance(d.windows, MemoryDirection))
@@ -173,8 +181,8 @@ class Loop:
                 return
         self._report.decide("both inputs are sorted by the order attribute: joined slab by slab")
 
-    def _step(self, more: pa.RecordBatch | None = None) -> Iterator[Any]:
-        """Judge what is final, then drop what nobody needs, so that there is room for `more`."""
+    def _step(self) -> Iterator[Any]:
+        """Judge what is final, then drop what nobody needs."""
         for direction in self._directions:
             probe, base = self._frontiers(direction)
             last = direction.finality.final_upto(base)
@@ -191,9 +199,7 @@ class Loop:
             direction.windows.drop_base(direction.finality.needed_from(lowest_open))
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
-        if more is not None and self._memory_needed(more) > self._options.budget_bytes // 2:
-            self._move_to_pages("the windows do not fit the memory")
-        elif self._store is not None:
+        if self._store is not None:
             peak = self._store.pool.counters.bytes_peak
             self._report.peak_bytes = max(self._report.peak_bytes, peak)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from matwin.scheduler import MODES
-from matwin.storage.errors import InputError
+from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.machine import free_memory
 from matwin.storage.materialize import FORMS
 from matwin.storage.pool import smallest_budget
-from matwin.storage.units import parse_duration, parse_size
+from matwin.storage.units import format_size, parse_duration, parse_size
 
 from .report import Report
 
@@ -50,8 +50,15 @@ class Options:
         if page_bytes < 1 << 12:
             raise InputError(f"page_size={self.page_size!r}: the smallest that works is 4KiB")
         memory = _memory() if self.memory is None else parse_size(self.memory)
+        smallest = smallest_budget(page_bytes)
         if self.memory is None:
-            memory = max(memory, smallest_budget(page_bytes))
+            memory = max(memory, smallest)
+        elif memory < smallest:
+            raise BudgetError(
+                f"memory={self.memory!r} is too small for pages of {format_size(page_bytes)}; the "
+                f"smallest that works is {format_size(smallest)} ({smallest} bytes)",
+                smallest_bytes=smallest,
+            )
         delay = None if self.max_delay is None else parse_duration(self.max_delay, "ns") / 1e9
         settings = {
             "budget_bytes": memory, "page_bytes": page_bytes, "delay_seconds": delay,

@@ -125,7 +125,7 @@ def random_question(best: bool, how: str, attributes: int, seed: int) -> Asked:
     kinds = random.choice(list(TOLERANCES)[: 3 if is_slow else None], attributes).tolist()
     key = random.choice(["", "few", "many"])
     others = 8.0 ** (attributes - 1)
-    first = max(rows.max() * attributes / 4 / others / KEYS.get(key, 1), 4.0)
+    first = max(rows.max() * attributes / 4 / others / KEYS.get(key, 1), 60.0)
     spans = [first, 8.0, 8.0]
     tables = []
     for count in rows.tolist():
