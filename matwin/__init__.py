@@ -23,6 +23,7 @@ _NAMES = {
     "Sorted": "matwin.streams",
     "bestmatch_join": "matwin.bestmatch",
     "explain_join": "matwin.explain",
+    "fixed_window_join": "matwin.fixed",
     "epsilon_join": "matwin.operators.epsilon",
     "min_distance": "matwin.orders",
     "minimize": "matwin.orders",

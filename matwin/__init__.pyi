@@ -2,6 +2,7 @@ from matwin import scheduler as scheduler
 from matwin import storage as storage
 from matwin.bestmatch import bestmatch_join as bestmatch_join
 from matwin.explain import explain_join as explain_join
+from matwin.fixed import fixed_window_join as fixed_window_join
 from matwin.operators.epsilon import epsilon_join as epsilon_join
 from matwin.orders import min_distance as min_distance
 from matwin.orders import minimize as minimize

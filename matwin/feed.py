@@ -34,6 +34,8 @@ class Portion:
     rows: pa.RecordBatch
     keys: Int64s
     rejected: pa.RecordBatch | None
+    size: int
+    """Bytes of all of them."""
 
 
 class Feed:
@@ -79,7 +81,7 @@ class Feed:
             return "unsorted"
         return "sorted" if isinstance(self._order, Sorted) else "late"
 
-    def read(self, rows_at_a_time: Callable[[pa.RecordBatch], int]) -> Portion | None:
+    def read(self, rows_at_a_time: Callable[[int, int], int]) -> Portion | None:
         """The next rows; None at the end, or where a punctuation came instead.
 
         A large batch comes in parts, so that the other side can keep pace.
@@ -93,13 +95,15 @@ class Feed:
         if isinstance(item, Punctuation):
             self._frontier.punctuate(punctuation_key(item.upto, self.side.order_field))
             return None
-        rows = rows_at_a_time(item)
+        size = item.nbytes
+        rows = rows_at_a_time(item.num_rows, size)
         if rows < item.num_rows:
             self._rest = item.slice(rows)
+            size = size * rows // item.num_rows
             item = item.slice(0, rows)
-        return self._portion(item)
+        return self._portion(item, size)
 
-    def _portion(self, batch: pa.RecordBatch) -> Portion:
+    def _portion(self, batch: pa.RecordBatch, size: int) -> Portion:
         first = self.report.rows_in
         rows, rejected, numbers = self.side.prepare(batch, first)
         keys = self.side.order_keys(rows)
@@ -118,7 +122,7 @@ class Feed:
         self.report.used += rows.num_rows
         self.report.late += late
         self.report.rejected += rejected.num_rows if rejected is not None else 0
-        return Portion(rows, keys, rejected)
+        return Portion(rows, keys, rejected, size)
 
     def find_sorted(self) -> bool:
         """Look through a source that can be read again: if it is sorted, its order is known."""

@@ -50,7 +50,7 @@ class Judge:
         self.base = Blocks(sides[self.base_name], seen, sides[self.base_name].grid)
         self.contest = Contest(question, probe)
         self._stored = (sides[probe].attributes, sides[self.base_name].attributes)
-        self._is_fused = self.terms.is_compiled or mode != "best"
+        self.is_fused = self.terms.is_compiled or mode != "best"
 
     def search(
         self,
@@ -74,9 +74,9 @@ class Judge:
         room = capacity
         while first < limit:
             out_probe, out_base = np.empty(room, np.int64), np.empty(room, np.int64)
-            wants_keys = with_keys and self._is_fused and self.mode == "best"
+            wants_keys = with_keys and self.is_fused and self.mode == "best"
             out_keys = np.empty((room if wants_keys else 0, len(self.terms.kinds)), np.int64)
-            mode = MODES[self.mode] if self._is_fused else kernel.ALL
+            mode = MODES[self.mode] if self.is_fused else kernel.ALL
             following, count, needed = kernel.judge(
                 probe.cells, probe.order, probe.ints, probe.floats,
                 base.cells, base.ints, base.floats,
@@ -88,7 +88,7 @@ class Judge:
                 room = needed
                 continue
             found = Candidates(out_probe[:count], out_base[:count], out_keys[:count])
-            if not self._is_fused:
+            if not self.is_fused:
                 found = self.contest.best(self.contest.evaluated(found, *rows, self._stored))
             yield Found(first, following, found)
             first, room = following, capacity

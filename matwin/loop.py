@@ -89,6 +89,7 @@ class Loop:
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
         self._limit = options.budget_bytes
+        self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         report.budget_bytes = options.budget_bytes
 
     def run(self, on_rejected: OnRejected) -> Iterator[Any]:
@@ -121,23 +122,18 @@ class Loop:
         if portion is None:
             return
         for direction in self._directions:
-            direction.windows.append(feed.side.name, portion.rows, portion.keys)
-        self._new_bytes += portion.rows.nbytes * len(self._directions)
+            direction.windows.append(feed.side.name, portion.rows, portion.keys, portion.size)
+        self._new_bytes += portion.size * len(self._directions)
         if portion.rejected is not None:
             yield from on_rejected(feed.side.name, portion.rejected)
 
-    def _rows_at_a_time(self, batch: pa.RecordBatch) -> int:
-        """How many rows of a batch take a sixteenth of the budget, at least one."""
+    def _rows_at_a_time(self, rows: int, size: int) -> int:
+        """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
         if self._store is not None:
-            return max(batch.num_rows, 1)
+            return rows
+        each = 3 * (size + 8 * rows) + 3 * rows * self._block_bytes
         share = self._limit // PORTION_SHARE
-        return max(1, share * batch.num_rows // max(self._cost(batch), 1))
-
-    def _cost(self, rows: pa.RecordBatch) -> int:
-        """What rows take in memory, judging included."""
-        blocks = max(d.judge.probe.bytes_per_row() for d in self._directions)
-        each = 3 * (rows.nbytes + 8 * rows.num_rows) + 3 * rows.num_rows * blocks
-        return int(each) * len(self._directions)
+        return max(1, share * rows // max(each * len(self._directions), 1))
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
@@ -254,11 +250,10 @@ def _pour(memory: MemoryDirection, paged: PagedDirection, pool: BufferPool) -> N
     pool.take(left)
     try:
         for rows, side in names:
-            while rows.batches:
-                batch, keys = rows.batches.pop(), rows.keys.pop()
-                paged.append(side, batch, keys)
-                size = min(batch.nbytes + keys.nbytes, left)
-                pool.give_back(size)
-                left -= size
+            while rows.portions:
+                portion = rows.pop()
+                paged.append(side, portion.batch, portion.keys, portion.size)
+                pool.give_back(portion.size)
+                left -= portion.size
     finally:
         pool.give_back(left)

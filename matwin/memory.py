@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
 
-from .block import Block, offsets
+from .block import Block, Blocks, joined_flat, offsets
+from .candidates import Candidates
 from .judge import Judge, Offsets
 from .matched import Finish, Matched, Result, unmatched_rows
 from .output import BATCH_ROWS
@@ -35,70 +37,141 @@ EVERY = (INT64_MIN, INT64_MAX)
 PIECE_ROWS_MIN, PIECE_ROWS_MAX = 1 << 12, 1 << 17
 
 
+@dataclass(slots=True)
+class Portion:
+    """Rows with their order keys, the least and the greatest of these, their bytes, and their flat
+    block once it is needed."""
+
+    batch: pa.RecordBatch
+    keys: Int64s
+    low: int
+    high: int
+    size: int
+    block: Block | None = None
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, keys: Int64s, size: int) -> Portion:
+        """A portion of at least one row."""
+        return cls(batch, keys, int(keys.min()), int(keys.max()), size)
+
+    def where(self, mask: Bools) -> Portion:
+        """Some of the rows, reckoned at their share of the bytes."""
+        kept = self.batch.filter(pa.array(mask))
+        size = self.size * kept.num_rows // self.batch.num_rows
+        return Portion.of(kept, self.keys[mask], size)
+
+
 class Rows:
-    """Rows of one side with their order keys, in portions that are joined as they grow."""
+    """Rows of one side in portions, which are joined as they grow."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self.batches: list[pa.RecordBatch] = []
-        self.keys: list[Int64s] = []
+        self.portions: list[Portion] = []
         self.rows = 0
         self.size = 0
 
-    def append(self, batch: pa.RecordBatch, keys: Int64s) -> None:
+    def append(self, batch: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows."""
         if batch.num_rows == 0:
             return
+        size += keys.nbytes
         self.rows += batch.num_rows
-        self.size += batch.nbytes + keys.nbytes
+        self.size += size
         # Portions of like size become one, so that n rows that come singly are copied log n times.
-        while self.batches and self.batches[-1].num_rows <= 2 * batch.num_rows < 1 << 16:
-            batch = pa.concat_batches([self.batches.pop(), batch])
-            keys = np.concatenate([self.keys.pop(), keys])
-        self.batches.append(batch)
-        self.keys.append(keys)
+        parts = [Portion.of(batch, keys, size)]
+        rows = batch.num_rows
+        while self.portions and self.portions[-1].batch.num_rows <= 2 * rows < 1 << 16:
+            parts.append(self.portions.pop())
+            rows += parts[-1].batch.num_rows
+        self.portions.append(_joined(parts[::-1]))
 
-    def joined(self) -> tuple[pa.RecordBatch, Int64s]:
-        """All of them as one batch."""
-        if not self.batches:
-            return _empty(self._schema), np.empty(0, np.int64)
-        if len(self.batches) > 1:
-            self.batches = [pa.concat_batches(self.batches)]
-            self.keys = [np.concatenate(self.keys)]
-        return self.batches[0], self.keys[0]
+    def joined(self) -> pa.RecordBatch:
+        """All rows as one batch."""
+        if not self.portions:
+            return self._empty_batch()
+        self.portions = [_joined(self.portions)]
+        return self.portions[0].batch
 
-    def upto(self, last: int) -> tuple[pa.RecordBatch, Int64s]:
+    def keys(self) -> Int64s:
+        """All order keys."""
+        return np.concatenate([np.empty(0, np.int64), *(p.keys for p in self.portions)])
+
+    def flat(self, blocks: Blocks) -> Block:
+        """All rows as one flat block; each portion's is made once."""
+        parts = [blocks.flat(self._empty_batch(), np.empty(0, np.int64))]
+        for portion in self.portions:
+            if portion.block is None:
+                portion.block = blocks.flat(portion.batch, portion.keys)
+            parts.append(portion.block)
+        return joined_flat(parts)
+
+    def take(self, at: Int64s) -> pa.RecordBatch:
+        """The rows at these places, without joining the portions."""
+        if not self.portions:
+            return self._empty_batch()
+        ends = np.cumsum([portion.batch.num_rows for portion in self.portions])
+        which = np.searchsorted(ends, at, "right")
+        order = np.argsort(which, kind="stable")
+        parts = []
+        for number in np.unique(which).tolist():
+            start = ends[number] - self.portions[number].batch.num_rows
+            inside = at[order][which[order] == number] - start
+            parts.append(self.portions[number].batch.take(pa.array(inside)))
+        rows = pa.concat_batches(parts) if parts else self._empty_batch()
+        back = np.empty(len(at), np.int64)
+        back[order] = np.arange(len(at))
+        return rows if len(parts) < 2 else rows.take(pa.array(back))
+
+    def _empty_batch(self) -> pa.RecordBatch:
+        return _empty(self._schema)
+
+    def has_upto(self, last: int) -> bool:
+        """Whether a row's key is at most `last`."""
+        return any(portion.low <= last for portion in self.portions)
+
+    def upto(self, last: int) -> Rows:
         """Take out the rows whose key is at most `last`."""
         out = Rows(self._schema)
-        self._split(last, out)
-        return out.joined()
+        portions, self.portions, self.rows, self.size = self.portions, [], 0, 0
+        for portion in portions:
+            if portion.low > last:
+                self._put(portion)
+            elif portion.high <= last:
+                out._put(portion)
+            else:
+                is_out = portion.keys <= last
+                out._put(portion.where(is_out))
+                self._put(portion.where(~is_out))
+        return out
 
     def drop_below(self, bound: int) -> None:
         """Forget the rows whose key is below `bound`."""
-        if bound > INT64_MIN:
-            self._split(bound - 1, None)
+        if self.has_upto(bound - 1):
+            self.upto(bound - 1)
 
-    def _split(self, last: int, out: Rows | None) -> None:
-        batches, keys = self.batches, self.keys
-        self.batches, self.keys, self.rows, self.size = [], [], 0, 0
-        for batch, portion in zip(batches, keys, strict=True):
-            is_out = portion <= last
-            if not is_out.any():
-                self._put(batch, portion)
-            elif is_out.all():
-                if out is not None:
-                    out._put(batch, portion)
-            else:
-                mask = pa.array(is_out)
-                if out is not None:
-                    out._put(batch.filter(mask), portion[is_out])
-                self._put(batch.filter(pa.array(~is_out)), portion[~is_out])
+    def pop(self) -> Portion:
+        """Take out a portion."""
+        portion = self.portions.pop()
+        self.rows -= portion.batch.num_rows
+        self.size -= portion.size
+        return portion
 
-    def _put(self, batch: pa.RecordBatch, keys: Int64s) -> None:
-        self.batches.append(batch)
-        self.keys.append(keys)
-        self.rows += batch.num_rows
-        self.size += batch.nbytes + keys.nbytes
+    def _put(self, portion: Portion) -> None:
+        self.portions.append(portion)
+        self.rows += portion.batch.num_rows
+        self.size += portion.size
+
+
+def _joined(portions: list[Portion]) -> Portion:
+    if len(portions) == 1:
+        return portions[0]
+    return Portion(
+        pa.concat_batches([p.batch for p in portions]),
+        np.concatenate([p.keys for p in portions]),
+        min(p.low for p in portions),
+        max(p.high for p in portions),
+        sum(p.size for p in portions),
+    )
 
 
 class MemoryDirection:
@@ -125,35 +198,30 @@ class MemoryDirection:
         copies = 2 * (self.probe.size + self.base.size)
         return copies + 3 * (self.probe.rows * probe + self.base.rows * base)
 
-    def append(self, side: str, rows: pa.RecordBatch, keys: Int64s) -> None:
+    def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows of a side."""
-        (self.probe if side == self.judge.probe_name else self.base).append(rows, keys)
+        (self.probe if side == self.judge.probe_name else self.base).append(rows, keys, size)
 
     def waiting(self, last: int) -> bool:
         """Whether some probe row could be judged."""
-        return any(bool((keys <= last).any()) for keys in self.probe.keys)
+        return self.probe.has_upto(last)
 
     def drop_base(self, below: int) -> None:
         """Forget base rows that no probe row can reach any more."""
         self.base.drop_below(below)
-
-    def close(self) -> None:
-        """Forget everything."""
-        self.probe.drop_below(INT64_MAX)
-        self.base.drop_below(INT64_MAX)
 
     def judge_upto(
         self, last: int, finish: Finish[Result], *, with_keys: bool = False
     ) -> Iterator[Result]:
         """Judge the probe rows whose key is at most `last`; they are forgotten."""
         self._capacity = self._pairs_at_a_time()
-        rows, keys = self.probe.upto(last)
-        if rows.num_rows * self.base.rows <= FEW_PAIRS:
-            yield from self._judge_few(rows, keys, finish, with_keys=with_keys)
+        judged = self.probe.upto(last)
+        if judged.rows * self.base.rows <= FEW_PAIRS:
+            yield from self._judge_few(judged, finish, with_keys=with_keys)
             return
-        probe_rows, probe = self.judge.probe.sorted(rows)
-        base_rows, base = self.judge.base.sorted(self.base.joined()[0])
-        del rows, keys
+        probe_rows, probe = self.judge.probe.sorted(judged.joined())
+        base_rows, base = self.judge.base.sorted(self.base.joined())
+        del judged
         work = _Work(self.judge, probe_rows, probe, base_rows, base, finish, with_keys=with_keys)
         yield from self._pieces(work)
 
@@ -185,26 +253,26 @@ class MemoryDirection:
                 yield result
 
     def _judge_few(
-        self, rows: pa.RecordBatch, keys: Int64s, finish: Finish[Result], *, with_keys: bool
+        self, judged: Rows, finish: Finish[Result], *, with_keys: bool
     ) -> Iterator[Result]:
-        if rows.num_rows == 0:
+        if judged.rows == 0:
             return
-        probe = self.judge.probe.flat(rows, keys)
-        table = pa.Table.from_batches(self.base.batches, schema=self.judge.base.side.stored)
-        base_rows, base = self._within_reach(table)
+        rows = judged.joined()
+        probe = judged.flat(self.judge.probe)
+        base = self.base.flat(self.judge.base)
+        # Only orders that are not compiled look at the rows while they search.
+        base_rows = (
+            self.base.take(np.empty(0, np.int64)) if self.judge.is_fused else self.base.joined()
+        )
         search = self.judge.search(
             probe, base, (rows, base_rows), capacity=self._capacity, with_keys=with_keys
         )
         for found in search:
-            lonely = unmatched_rows(
-                probe.order, EVERY, found.first, found.limit, found.candidates.probe
-            )
-            yield finish(Matched(rows, base_rows, found.candidates, lonely))
-
-    def _within_reach(self, table: pa.Table) -> tuple[pa.RecordBatch, Block]:
-        rows = _as_batch(table)
-        keys = np.concatenate(self.base.keys) if self.base.keys else np.empty(0, np.int64)
-        return rows, self.judge.base.flat(rows, keys)
+            hits = found.candidates
+            lonely = unmatched_rows(probe.order, EVERY, found.first, found.limit, hits.probe)
+            places = np.arange(len(hits))
+            mates = Candidates(hits.probe, places, hits.keys, hits.boxes)
+            yield finish(Matched(rows, self.base.take(hits.base), mates, lonely))
 
 
 class _Work(Generic[Result]):
@@ -240,11 +308,6 @@ class _Work(Generic[Result]):
 def _piece_rows(rows_for_capacity: int, capacity: int) -> int:
     """How many probe rows fill about three quarters of a portion."""
     return max(PIECE_ROWS_MIN, min(rows_for_capacity * 3 // 4, PIECE_ROWS_MAX, 16 * capacity))
-
-
-def _as_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else _empty(table.schema)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -78,7 +78,7 @@ class PagedDirection:
         """The window of the rows they may meet."""
         return self._windows[self.judge.base_name]
 
-    def append(self, side: str, rows: pa.RecordBatch, keys: Int64s) -> None:
+    def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows of a side."""
         if rows.num_rows:
             self._windows[side].append(rows)
@@ -93,11 +93,6 @@ class PagedDirection:
             self.base.clear("out of reach")
         elif below > INT64_MIN:
             self.base.expire_key(below, "out of reach")
-
-    def close(self) -> None:
-        """Give up both windows."""
-        for window in self._windows.values():
-            self._store.drop(window.name)
 
     def judge_upto(
         self, last: int, finish: Finish[Result], *, with_keys: bool = False

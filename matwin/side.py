@@ -85,7 +85,8 @@ class Side:
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, Int64s | None]:
         """The usable rows as stored, the rejected ones as they came (None: there are none), and
         the usable rows' numbers where some were rejected."""
-        plain = cast_columns(batch, self.schema)
+        is_plain = batch.schema.equals(self.schema)
+        plain = batch if is_plain else cast_columns(batch, self.schema)
         usable = self._usable(plain)
         if usable is None:
             return self._stored_rows(plain, first_row, None), None, None
@@ -108,7 +109,9 @@ class Side:
     def _stored_rows(
         self, rows: pa.RecordBatch, first_row: int, kept: Int64s | None
     ) -> pa.RecordBatch:
-        columns = [rows.column(name) for name in self.schema.names]
+        if len(self.stored) == len(self.schema):
+            return rows
+        columns = list(rows.columns)
         for h in self.hidden:
             columns.append(self._converted(rows.column(h.origin), h, first_row, kept))
         if ONE in self.stored.names:

@@ -44,6 +44,15 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "schedule"): Command(
         "matwin.tools.bench.schedule", "compare the page reads of every mode with the bound"
     ),
+    ("bench", "epsilon"): Command(
+        "matwin.tools.bench.epsilon", "measure the ε-join beside DuckDB, scipy and Polars"
+    ),
+    ("bench", "bestmatch"): Command(
+        "matwin.tools.bench.bestmatch", "measure the bestmatch join beside DuckDB and nested loops"
+    ),
+    ("bench", "paper-bestmatch"): Command(
+        "matwin.tools.bench.paper_bestmatch", "repeat the experiments of the bestmatch paper"
+    ),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
     ("join",): Command("matwin.tools.join", "join two files by nearness"),
     ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),

@@ -33,6 +33,8 @@ REAL = Path(__file__).parents[3] / "shared" / "data"
 SECOND = 1_000_000
 TINY: dict[str, Any] = {"memory": 32 * 4096, "page_size": "4KiB"}
 """A budget in which nothing here fits."""
+SMALL: dict[str, Any] = {"memory": "1MiB", "page_size": "16KiB", "materialize": "slab"}
+MIDDLE: dict[str, Any] = {"memory": "4MiB", "page_size": "64KiB"}
 
 needs_data = pytest.mark.skipif(not REAL.exists(), reason="the real data are not here")
 
@@ -73,6 +75,11 @@ class Asked:
 def check(found: pa.Table, expected: pa.Table) -> None:
     difference = compare(found, expected)
     assert not difference, str(difference)
+
+
+def shuffled(table: pa.Table) -> pa.Table:
+    """The rows in no order, so that they have to be sorted on pages."""
+    return table.take(np.random.default_rng(7).permutation(table.num_rows))
 
 
 def pieces(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
@@ -167,9 +174,165 @@ def test_random_tables(best: bool, how: str, attributes: int) -> None:
         check(found, expected)
         assert report.pages_written > 0
         left, right = (table.sort_by("t") for table in (asked.left, asked.right))
-        check(asked.run(matwin.stream(left), matwin.stream(right), **TINY)[0], expected)
+        check(asked.run(matwin.stream(left), matwin.stream(right), **SMALL)[0], expected)
         live = [
             matwin.stream(pieces(table, 300), schema=table.schema, on="t")
             for table in (left, right)
         ]
         check(asked.run(*live)[0], expected)
+
+
+# ── real tables ──────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def real(name: str) -> pa.Table:
+    return pq.read_table(REAL / f"{name}.parquet")
+
+
+NEAR: dict[str, Any] = {"on": {"t": 4 * SECOND, "x": 1.8, "y": 1.8}, "by": "location"}
+# A sensor measures both at once and is its own best match.  Only readings before it are a question
+# with several candidates.
+BEFORE: dict[str, Any] = {**NEAR, "on": {**NEAR["on"], "t": (-4 * SECOND, -1)}}
+SLICE = 4_000
+
+
+def readings(arguments: dict[str, Any], rows: int | None = None) -> Asked:
+    """The paper's question: each temperature with its best humidities nearby."""
+    sides = (real(f"room_climate/{name}").slice(0, rows) for name in ("temperature", "humidity"))
+    return Asked(*sides, True, arguments)
+
+
+@cache
+def expected_readings(rows: int) -> pa.Table:
+    expected = readings(BEFORE, rows).expected
+    assert expected.num_rows > rows / 2
+    return expected
+
+
+@needs_data
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("form", FORMS)
+def test_readings_on_pages(form: str, mode: str) -> None:
+    rows = 500 if form == "grid" else SLICE  # a page for each of so many cells takes its time
+    found, report = readings(BEFORE, rows).run(
+        memory="512KiB", page_size="8KiB", materialize=form, schedule=mode
+    )
+    check(found, expected_readings(rows))
+    assert report.pages_written > 0 and report.pairs_visited == report.pairs_planned > 0
+
+
+@needs_data
+@pytest.mark.parametrize("rows", [50, 1000])
+def test_readings_as_streams(rows: int) -> None:
+    asked = readings(BEFORE, SLICE)
+    live = [
+        matwin.stream(pieces(table, rows), schema=table.schema)
+        for table in (asked.left, asked.right)
+    ]
+    check(asked.run(*live)[0], expected_readings(SLICE))
+
+
+@needs_data
+@pytest.mark.parametrize("how", BESTMATCH_HOWS)
+def test_readings_and_their_own_sensor(how: str) -> None:
+    asked = readings({**NEAR, "how": how}, SLICE)
+    check(asked.run()[0], asked.expected)
+
+
+@needs_data
+def test_all_readings() -> None:
+    asked = readings(NEAR)
+    found, _ = asked.run()
+    assert found.num_rows == 540_386  # each with its own, and 22 ties
+    slabs, _ = asked.run(memory="32MiB")
+    check(slabs, found)
+    paged, report = asked.run(shuffled(asked.left), shuffled(asked.right), memory="32MiB")
+    assert report.pages_written > 0
+    check(paged, found)
+    check(found, asked.expected)
+
+
+CLIENT: dict[str, Any] = {"on": {"t": (-10 * SECOND, 0)}, "by": "id_orig_h"}
+NAMED: dict[str, Any] = {**CLIENT, "by": ["id_orig_h", ("server_name", "query")]}
+"""The connection names the server that was looked up; many have no name."""
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("best", "arguments"),
+    [
+        (True, {**CLIENT, "distances": True}),
+        (True, {**CLIENT, "how": "full", "keep_unmatched": True}),
+        (True, {**NAMED, "keep_unmatched": True}),
+        (True, {**CLIENT, "on": {**CLIENT["on"], "id_orig_p": 500}, "orders": {"t": "youngest"}}),
+        (True, {"on": {"t": SECOND // 100, "id_orig_p": None}, "how": "inner"}),
+        (False, CLIENT),
+        (False, {**NAMED, "how": "full"}),
+        (False, {**CLIENT, "how": "semi"}),
+        (False, {**NAMED, "how": "anti"}),
+    ],
+)
+def test_lookups_before_a_connection(best: bool, arguments: dict[str, Any]) -> None:
+    sides = (real(f"zeek_wrccdc/{name}").slice(0, 15_000) for name in ("ssl", "dns"))
+    asked = Asked(*sides, best, arguments)
+    expected = asked.expected
+    assert expected.num_rows > 0
+    check(asked.run()[0], expected)
+    found, report = asked.run(shuffled(asked.left), shuffled(asked.right), **MIDDLE)
+    check(found, expected)
+    assert report.pages_written > 0
+
+
+def on_time(table: pa.Table, lateness: int) -> pa.Table:
+    """The rows that are not late, row by row: late is at or below (largest so far - lateness)."""
+    largest, kept = -(2**63), []
+    for row, t in enumerate(table["t"].to_pylist()):
+        if t > largest - lateness:
+            kept.append(row)
+            largest = max(largest, t)
+    return table.take(kept)
+
+
+@needs_data
+@pytest.mark.parametrize("lateness", [5, 60, 900])
+@pytest.mark.parametrize("best", [True, False])
+def test_logs_in_the_order_they_were_written(best: bool, lateness: int) -> None:
+    written = [real(f"zeek_wrccdc/{name}_raw_order") for name in ("ssl", "dns")]
+    kept = [on_time(table, lateness * SECOND) for table in written]
+    asked = Asked(*kept, best, CLIENT)
+    live = [
+        matwin.stream(
+            pieces(table, 2000), schema=table.schema, late="drop",
+            order=matwin.Lateness(lateness * SECOND),
+        )
+        for table in written
+    ]  # fmt: skip
+    found, report = asked.run(*live)
+    check(found, asked.expected)
+    for side, before, after in zip((report.left, report.right), written, kept, strict=True):
+        assert (side.rows_in, side.used) == (before.num_rows, after.num_rows)
+        assert (side.late > 0) == (lateness < 900)
+
+
+RETURNED: dict[str, Any] = {"on": {"t": (0, 1800 * SECOND)}, "by": "station"}
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("best", "arguments"),
+    [
+        (True, RETURNED),
+        (True, {"on": {"t": (0, 7 * 86_400 * SECOND)}, "by": ["station", "bike_id"]}),
+        (False, {**RETURNED, "by": ["station", "bike_id"], "how": "full"}),
+    ],
+)
+def test_departures_after_an_arrival(best: bool, arguments: dict[str, Any]) -> None:
+    sides = (real(f"bikeshare14/{name}").slice(0, 60_000) for name in ("arrivals", "departures"))
+    asked = Asked(*sides, best, arguments)
+    expected = asked.expected
+    check(asked.run()[0], expected)
+    check(asked.run(threads=1, **MIDDLE)[0], expected)
+    found, report = asked.run(shuffled(asked.left), shuffled(asked.right), **MIDDLE)
+    check(found, expected)
+    assert report.pages_written > 0

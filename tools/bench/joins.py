@@ -1,8 +1,8 @@
 """What the benchmarks of joins measure: cases, their tables, and the joins themselves.
 
-    Case            plane            x and y uniform in the unit square, one ε for both
-     ├─ tables()    plane, growing   x grows with the rows, ε stays: twice the input, the same window
-     └─ run()       keyed            an integer time and an equality key
+    Case            plane      x and y uniform in the unit square, one ε for both
+     ├─ tables()    keyed      an integer time and an equality key
+     └─ run()       growing    ε stays, x or the time grows with the rows: the same window
 
 ε is chosen so that a row has about `matches` rows of the other side within reach.  A case is made
 of plain values and makes its tables itself, so that a child process can be told what to measure in
@@ -24,6 +24,7 @@ import matwin
 
 THREADS = 2
 TIME_RANGE = 10**9
+TICKS_A_ROW = 1_000
 STRIP_WIDTH = 0.01
 """ε of a growing plane: a hundred cells across, and along as many as the rows fill."""
 WARM_ROWS = 500
@@ -62,8 +63,12 @@ class Case:
     def epsilon(self) -> float | int:
         """How far apart partners may be."""
         if self.keys:
-            return max(round(self.matches * self.keys * TIME_RANGE / self.rows / 2), 1)
+            return max(round(self.matches * self.keys * self._time_range / self.rows / 2), 1)
         return STRIP_WIDTH if self.is_growing else (self.matches / self.rows) ** 0.5 / 2
+
+    @property
+    def _time_range(self) -> int:
+        return self.rows * TICKS_A_ROW if self.is_growing else TIME_RANGE
 
     @property
     def on(self) -> dict[str, float | int]:
@@ -84,7 +89,7 @@ class Case:
         columns: dict[str, Any] = {}
         if self.keys:
             columns["k"] = generator.integers(0, self.keys, self.rows)
-            columns["t"] = generator.integers(0, TIME_RANGE, self.rows)
+            columns["t"] = generator.integers(0, self._time_range, self.rows)
         else:
             length = self.rows * (2 * STRIP_WIDTH) ** 2 / self.matches if self.is_growing else 1.0
             columns["x"] = generator.random(self.rows) * length
