@@ -1,0 +1,226 @@
+"""Joins on streams: what leaves when, what late rows do, and windows of a fixed time.
+
+Every stream is a generator that notes how far it has been read, so that a result can be held
+against what was known when it came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from questions import as_bag, oracle
+
+import matwin
+from matwin.question import Question
+from matwin.report import Report
+
+SCHEMA = pa.schema([("t", pa.int64()), ("x", pa.float64()), ("id", pa.int64())])
+ON = {"t": 3, "x": 2.0}
+SMALL = {"page_size": "4KiB", "memory": 32 * 4096, "materialize": "slab", "max_delay": "0s"}
+
+
+def rows_of(times: list[int], spots: list[int]) -> list[dict[str, Any]]:
+    pairs = zip(times, spots, strict=False)
+    return [{"t": t, "x": float(x), "id": i} for i, (t, x) in enumerate(pairs)]
+
+
+def as_table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+class Feeding:
+    """Rows one at a time; `read` is how many have been asked for, `asked` is called before each."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.read = 0
+        self.asked: Callable[[], None] = lambda: None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            self.asked()
+            self.read += 1
+            yield row
+        self.asked()
+        self.read += 1  # its end is known
+
+    @property
+    def frontier(self) -> int:
+        """What the next row is not below."""
+        if self.read > len(self.rows):
+            return 1 << 40
+        return self.rows[self.read - 1]["t"] if self.read else -1
+
+
+times = st.lists(st.integers(0, 20), max_size=14)
+spots = st.lists(st.integers(0, 5), min_size=14, max_size=14)
+
+
+@given(times, times, spots)
+def test_a_left_row_leaves_when_the_right_frontier_has_passed_its_reach(
+    left_times: list[int], right_times: list[int], xs: list[int]
+) -> None:
+    left = Feeding(rows_of(sorted(left_times), xs))
+    right = Feeding(rows_of(sorted(right_times), xs[::-1]))
+    came = set()
+
+    def nothing_final_waits() -> None:
+        known = left.rows[: left.read]
+        assert {row["id"] for row in known if row["t"] + 3 < right.frontier} <= came
+
+    left.asked = right.asked = nothing_final_waits
+    for batch in matwin.bestmatch_join(
+        matwin.stream(left, schema=SCHEMA), matwin.stream(right, schema=SCHEMA), on=ON,
+        keep_unmatched=True,
+    ):  # fmt: skip
+        for row in batch.to_pylist():
+            came.add(row["id_left"])
+            assert row["t_left"] + 3 < right.frontier
+    assert came == set(range(len(left.rows)))
+
+
+@pytest.mark.parametrize("options", [{}, SMALL])
+@given(st.data())
+def test_rows_out_of_order_within_their_lateness(options: Any, data: st.DataObject) -> None:
+    """What is not late is joined as if it had come in order; every row is counted once."""
+    sides = {}
+    for side in ("left", "right"):
+        drawn = data.draw(times)
+        sides[side] = rows_of(drawn, data.draw(spots))
+    lateness = data.draw(st.integers(0, 8))
+    order = data.draw(st.sampled_from(["lateness", "read ahead", "sorted"]))
+    promises = {
+        "lateness": matwin.Lateness(lateness),
+        "read ahead": matwin.ReadAhead(lateness + 1),
+        "sorted": matwin.Sorted(),
+    }
+    how = data.draw(st.sampled_from(["left", "right", "full"]))
+    in_time = {side: _in_time(rows, order, lateness) for side, rows in sides.items()}
+    report = Report()
+    found = matwin.bestmatch_join(
+        *(
+            matwin.stream(Feeding(rows), schema=SCHEMA, order=promises[order], late="drop")
+            for rows in sides.values()
+        ),
+        on=ON, how=how, report=report, **options,
+    ).read_all()  # fmt: skip
+    question = Question.of(SCHEMA, SCHEMA, on=ON, how=how, best=True)
+    expected = oracle(as_table(in_time["left"]), as_table(in_time["right"]), question)
+    assert as_bag(found) == as_bag(expected)
+    report.check()
+    for side, rows in sides.items():
+        counts = getattr(report, side)
+        assert counts.rows_in == len(rows)
+        assert counts.late == len(rows) - len(in_time[side])
+
+
+def _in_time(rows: list[dict[str, Any]], order: str, lateness: int) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    frontier = -1
+    for row in rows:
+        if row["t"] < frontier:
+            continue
+        kept.append(row)
+        seen = [r["t"] for r in kept]
+        if order == "lateness":
+            frontier = max(frontier, max(seen) - lateness + 1)
+        elif order == "sorted":
+            frontier = max(seen)
+        elif len(seen) > lateness:
+            frontier = max(frontier, min(seen[-(lateness + 1) :]))
+    return kept
+
+
+@given(times, times, spots)
+def test_updates_add_up_to_the_final_result(
+    left_times: list[int], right_times: list[int], xs: list[int]
+) -> None:
+    left, right = rows_of(sorted(left_times), xs), rows_of(sorted(right_times), xs[::-1])
+
+    def streams() -> list[Any]:
+        return [matwin.stream(Feeding(rows), schema=SCHEMA) for rows in (left, right)]
+
+    standing: Counter[Any] = Counter()
+    for batch in matwin.bestmatch_join(*streams(), on=ON, how="inner", emit="updates"):
+        for row in batch.to_pylist():
+            change = row.pop("change")
+            assert change in ("added", "withdrawn")
+            standing[tuple(row.values())] += 1 if change == "added" else -1
+            assert min(standing.values()) >= 0
+    final = matwin.bestmatch_join(*streams(), on=ON, how="inner").read_all()
+    question = Question.of(SCHEMA, SCHEMA, on=ON, how="inner", best=True)
+    expected = as_bag(oracle(as_table(left), as_table(right), question))
+    assert as_bag(final) == expected
+    assert +standing == expected
+
+
+def test_punctuations_say_what_is_complete() -> None:
+    def right() -> Iterator[Any]:
+        yield {"t": 5, "x": 0.0, "id": 0}
+        yield {"t": 2, "x": 0.0, "id": 1}
+        yield matwin.Punctuation(6)
+        seen.append("punctuation")
+        yield {"t": 9, "x": 0.0, "id": 2}
+        yield {"t": 7, "x": 0.0, "id": 3}
+
+    seen: list[str] = []
+    left = as_table(rows_of([2, 9], [0, 0]))
+    reader = matwin.bestmatch_join(
+        matwin.stream(left, order="sorted"),
+        matwin.stream(right(), schema=SCHEMA, order=matwin.Punctuated()),
+        on=ON,
+    )
+    first = reader.read_next_batch().to_pylist()
+    assert [row["id_right"] for row in first] == [1]
+    assert seen == []  # left as soon as it was said, before another row was asked for
+    assert [row["id_right"] for batch in reader for row in batch.to_pylist()] == [2]
+
+
+def test_a_stream_needs_a_tolerance_on_its_order_attribute() -> None:
+    table = as_table(rows_of([1], [1]))
+    with pytest.raises(matwin.InputError, match="order attribute 't' needs a tolerance"):
+        matwin.bestmatch_join(matwin.stream(table), table, on={"t": None}).read_all()
+
+
+def test_an_unsorted_row_is_named() -> None:
+    left = matwin.stream(as_table(rows_of([1, 5, 3], [0, 0, 0])))
+    with pytest.raises(matwin.OrderError, match=r"row 2 .* 3 .* 5"):
+        matwin.bestmatch_join(left, as_table(rows_of([1], [0])), on={"t": 1}).read_all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=7),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=7),
+    st.integers(0, 5),
+    st.sampled_from([None, 2]),
+)
+def test_fixed_windows_against_a_plain_loop(
+    left: list[tuple[int, int]], right: list[tuple[int, int]], period: int, every: int | None
+) -> None:
+    schema = pa.schema([("t", pa.int64()), ("v", pa.int64())])
+    tables = [
+        pa.table({"t": [t for t, _ in rows], "v": [v for _, v in rows]}, schema)
+        for rows in (left, right)
+    ]
+    found = matwin.fixed_window_join(
+        *tables, time="t", period=period, on={"v": 3}, every=every, threads=1
+    ).read_all()
+    expected = []
+    last = None
+    for now in sorted({t for t, _ in (*left, *right)}):
+        if last is not None and every is not None and now - last < every:
+            continue
+        last = now
+        mates = [row for row in right if now - period <= row[0] <= now]
+        for row in (row for row in left if now - period <= row[0] <= now):
+            near = [abs(row[1] - mate[1]) for mate in mates if abs(row[1] - mate[1]) <= 3]
+            expected += [
+                (now, *row, *mate) for mate in mates if near and abs(row[1] - mate[1]) == min(near)
+            ]
+    assert as_bag(found) == as_bag(expected)
