@@ -12,6 +12,7 @@ The output keeps the columns as they came; only the comparison sees the common t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,9 +23,11 @@ from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Key, Tolerance
 
-from .orders import MinDistance, Order, Youngest, min_distance, order_of
+from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
 
 UNITS = ("s", "ms", "us", "ns")
+INT_LIMIT, FLOAT_LIMIT = 2**64, sys.float_info.max
+"""What stands for no limit on one side: no two integers are further apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,12 @@ class Attribute:
     def is_constrained(self) -> bool:
         """Whether it has a tolerance."""
         return self.lo is not None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a tolerance on both sides."""
+        limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
+        return self.lo is not None and self.hi is not None and self.lo > -limit and self.hi < limit
 
     def swapped(self) -> Attribute:
         """The same attribute with the sides exchanged."""
@@ -85,6 +94,8 @@ def attributes_of(
     """The join attributes, in the order in which they were given."""
     if not isinstance(on, Mapping) or not on:
         raise InputError('on= names no column; write for example on={"t": "10min", "x": 100}')
+    if orders is not None and not isinstance(orders, Mapping):
+        raise InputError(f'orders={orders!r}: write for example orders={{"t": "youngest"}}')
     orders = dict(orders or {})
     found = []
     for names, tolerance in on.items():
@@ -127,6 +138,8 @@ def _attribute(
     left: pa.Schema, right: pa.Schema, names: tuple[str, str], tolerance: Tolerance, order: Order
 ) -> Attribute:
     ours, theirs = _field(left, names[0], "left"), _field(right, names[1], "right")
+    if isinstance(order, Subset):
+        _check_lists(ours, theirs)
     if not (is_numeric(ours.type) and is_numeric(theirs.type)):
         if tolerance is not None:
             wrong, side = (theirs, "right") if is_numeric(ours.type) else (ours, "left")
@@ -141,8 +154,25 @@ def _attribute(
             )
         return Attribute(*names, ours.type, False, None, None, order)
     common = common_type(ours, theirs)
-    bound = Dimension.of(pa.field(names[0], common), tolerance)
+    bound = Dimension.of(pa.field(names[0], common), _two_sided(tolerance, common))
     return Attribute(*names, common, True, bound.lo, bound.hi, order)
+
+
+def _check_lists(left: pa.Field, right: pa.Field) -> None:
+    for side, field in (("left", left), ("right", right)):
+        if not (pa.types.is_list(field.type) or pa.types.is_large_list(field.type)):
+            raise InputError(
+                f"{side}: column {field.name!r} is {field.type}; the order 'subset' needs lists"
+            )
+
+
+def _two_sided(tolerance: Tolerance, data_type: pa.DataType) -> Tolerance:
+    """A pair with None on one side as one whose limit no two values reach."""
+    if not isinstance(tolerance, tuple) or len(tolerance) != 2 or None not in tolerance:
+        return tolerance
+    limit = FLOAT_LIMIT if pa.types.is_floating(data_type) else INT_LIMIT
+    lo, hi = tolerance
+    return (-limit if lo is None else lo, limit if hi is None else hi)
 
 
 def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:

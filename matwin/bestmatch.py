@@ -23,7 +23,7 @@ from matwin.storage.grid import Tolerance
 from .full import Union, union_options
 from .inner import Champions, frontier_of_all, on_frontier
 from .joining import Batches, Join
-from .options import Options
+from .options import Options, options_of
 from .question import Question
 from .report import Report
 from .sources import Source, source_of
@@ -65,7 +65,7 @@ def bestmatch_join(
         keep_unmatched=keep_unmatched, suffixes=suffixes, distances=distances,
     )  # fmt: skip
     _check_emit(emit, how)
-    return _started(question, ours, theirs, Options(**options), emit)
+    return _started(question, ours, theirs, options_of("bestmatch_join", options), emit)
 
 
 def _check_emit(emit: str, how: str) -> None:
@@ -105,4 +105,7 @@ def _inner(
 
 
 def _twice(first: Join, second: Join) -> Iterator[Batches]:
-    yield from on_frontier(second, frontier_of_all(first))
+    frontier = frontier_of_all(first)
+    second.report.pages_read += first.report.pages_read
+    second.report.pages_written += first.report.pages_written
+    yield from on_frontier(second, frontier)

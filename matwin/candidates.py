@@ -158,8 +158,8 @@ class Contest:
             forth, back = compare(box[one], box[other]), compare(box[other], box[one])
             if forth is False and back is False:
                 raise InputError(
-                    f"orders: a partial order says that {box[one]} is worse than {box[other]} and "
-                    "the other way round; that is no order"
+                    f"orders: {compare.__name__!r} says that {box[one]} is worse than {box[other]} "
+                    "and the other way round; that is no order"
                 )
             if forth is not True:
                 return False
@@ -237,4 +237,5 @@ def _comparison(order: Order) -> Compare:
             )
         return None if answer is None else bool(answer)
 
+    compare.__name__ = name
     return compare

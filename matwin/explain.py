@@ -25,7 +25,7 @@ from matwin.storage.units import format_size
 
 from .attributes import Attribute
 from .block import Blocks
-from .options import Options
+from .options import Options, options_of
 from .question import Question
 from .side import Side
 from .sources import Source, source_of
@@ -49,7 +49,7 @@ def explain_join(left: object, right: object, *, best: bool = True, **arguments:
     asked.setdefault("how", "left" if best else "inner")
     arguments.pop("emit", None)
     question = Question.of(sources[0].schema, sources[1].schema, best=best, **asked)
-    options = Options(**arguments)
+    options = options_of("explain_join", arguments)
     lines = [f"{question.how} {'bestmatch' if best else 'ε-'}{' ' if best else ''}join"]
     lines += _labelled("eligible", _eligible(question))
     if best:

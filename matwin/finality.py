@@ -35,7 +35,7 @@ class Finality:
     def __init__(self, attribute: Attribute, *, is_float: bool) -> None:
         self._lo, self._hi = attribute.lo, attribute.hi
         self._is_float = is_float
-        self._is_bounded = attribute.is_number and attribute.is_constrained
+        self._is_bounded = attribute.is_number and attribute.is_limited
 
     def final_upto(self, base_frontier: int) -> int:
         """The last order key of probe rows that no later base row can match, or `NOTHING`."""
@@ -73,8 +73,8 @@ def float_of(key: int) -> float:
 
 def check_streamable(attribute: Attribute, side: str) -> None:
     """A stream's order attribute needs a tolerance, or its window would never end."""
-    if not (attribute.is_number and attribute.is_constrained):
+    if not (attribute.is_number and attribute.is_limited):
         raise InputError(
-            f"{side}: a stream's order attribute {attribute.name!r} needs a tolerance: without one "
-            "every row would have to be kept for ever"
+            f"{side}: a stream's order attribute {attribute.name!r} needs a tolerance, on both "
+            "sides: without one every row would have to be kept for ever"
         )

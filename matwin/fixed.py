@@ -34,7 +34,7 @@ from .bestmatch import bestmatch_join
 from .feed import Feed
 from .finality import DONE, float_of
 from .memory import Rows
-from .options import Options
+from .options import Options, options_of
 from .question import Question
 from .report import Report
 from .side import Side
@@ -82,7 +82,9 @@ def fixed_window_join(
     if EVALUATED_AT in asked.schema.names:
         raise InputError(f"the result adds a column {EVALUATED_AT!r}; rename the one that is there")
     clock = Question.of(*schemas, on={time: period}, how="inner", best=False)
-    evaluation = Evaluation(clock, sources, arguments, Options(**options), every)
+    evaluation = Evaluation(
+        clock, sources, arguments, options_of("fixed_window_join", options), every
+    )
     field = pa.field(EVALUATED_AT, clock.order.type, nullable=False)
     schema = pa.schema([field, *asked.schema])
     return pa.RecordBatchReader.from_batches(schema, evaluation.batches(schema))

@@ -12,6 +12,7 @@ else, is an `InputError` that names the function and the first pair it failed on
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -34,15 +35,19 @@ class PairFunction:
         self.name = str(getattr(function, "__name__", None) or repr(function))
         self._loop: Callable[..., Values] | None = None
         self._how: str | None = None
+        self._shadow: Callable[..., Values] | None = None
+        self._lock = threading.Lock()
 
     def __call__(self, a: Values, b: Values) -> Values:
         """The value of each pair, as int64 or float64."""
         if len(a) == 0:
             return np.empty(0, np.float64)
-        if self._how is None:
-            self._how = self._chosen(a, b)
+        with self._lock:  # two workers may be the first
+            self._how = self._how or self._chosen(a, b)
         try:
-            return self._checked(self._call(a, b), a, b)
+            values = self._checked(self._call(a, b), a, b)
+            self._check_wrapped(values, a, b)
+            return values
         except InputError:
             raise
         except Exception as e:
@@ -78,7 +83,32 @@ class PairFunction:
             return False
         loop = _looping(compiled)
         self._loop = lambda a, b: loop(a, b, np.empty(len(a), dtype))
+        if dtype == np.int64:
+            self._shadow = self._in_floats(compiled)
         return True
+
+    def _in_floats(self, compiled: Any) -> Callable[..., Values] | None:
+        """The same function of floats, which tells when 64-bit integers have wrapped."""
+        try:
+            compiled.compile((numba.float64, numba.float64))
+        except (NumbaError, TypeError):
+            return None  # it needs integers, and bits don't wrap
+        loop = _looping(compiled)
+        return lambda a, b: loop(
+            a.astype(np.float64), b.astype(np.float64), np.empty(len(a), np.float64)
+        )
+
+    def _check_wrapped(self, values: Values, a: Values, b: Values) -> None:
+        if self._shadow is None or values.dtype != np.int64:
+            return
+        about = self._shadow(a, b)
+        size = np.abs(about) + np.abs(a.astype(np.float64)) + np.abs(b.astype(np.float64))
+        wrong = np.abs(about - values.astype(np.float64)) > 1e-9 * size + 1
+        if wrong.any():
+            raise self._wrong(
+                "goes beyond 64-bit integers", a, b, int(wrong.argmax()),
+                "reckon in floats, for example float(a - b) ** 2",
+            )  # fmt: skip
 
     def _call(self, a: Values, b: Values) -> Any:
         if self._how == "compiled" and self._loop is not None:
@@ -103,10 +133,13 @@ class PairFunction:
             raise self._wrong("returns NaN", a, b, int(nan.argmax()))
         return values
 
-    def _wrong(self, what: str, a: Values, b: Values, at: int) -> InputError:
+    def _wrong(
+        self, what: str, a: Values, b: Values, at: int,
+        remedy: str = "it must return a number for every pair",
+    ) -> InputError:  # fmt: skip
         return InputError(
             f"the order function {self.name!r} {what} for left {_shown(a[at])} and right "
-            f"{_shown(b[at])}; it must return a number for every pair"
+            f"{_shown(b[at])}; {remedy}"
         )
 
     def _failed(self, a: Values, b: Values, error: Exception) -> InputError:

@@ -42,9 +42,7 @@ def frontier_of_all(join: Join) -> Candidates | None:
 
 
 def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
-    """The output rows of pairs on the frontier."""
-    if frontier is None:
-        return
+    """The output rows of pairs on the frontier; None is the frontier of no pair at all."""
     contest = Contest(join.question, "left")
 
     def finish(matched: Matched) -> Batches:
@@ -153,9 +151,9 @@ def _distinct(frontier: Candidates) -> Candidates:
     return frontier.take(np.sort(at))
 
 
-def _kept_new(contest: Contest, frontier: Candidates, found: Candidates) -> Int64s:
+def _kept_new(contest: Contest, frontier: Candidates | None, found: Candidates) -> Int64s:
     """Which of the found pairs the frontier does not dominate."""
-    if len(found) == 0:
+    if len(found) == 0 or frontier is None:
         return np.empty(0, np.int64)
     both = joined([_numbered(frontier, 0), _numbered(found, len(frontier))])
     kept = np.sort(contest.best(both).base)

@@ -88,6 +88,7 @@ class Loop:
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
+        self._pages_before = (report.pages_read, report.pages_written)
         self._limit = options.budget_bytes
         self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         report.budget_bytes = options.budget_bytes
@@ -196,8 +197,7 @@ class Loop:
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
         if self._store is not None:
-            peak = self._store.pool.counters.bytes_peak
-            self._report.peak_bytes = max(self._report.peak_bytes, peak)
+            self._count_pages()
 
     def _frontiers(self, direction: Direction) -> tuple[int, int]:
         judge = direction.judge
@@ -230,10 +230,15 @@ class Loop:
 
     def _close(self) -> None:
         if self._store is not None:
-            counters = self._store.pool.counters
-            self._report.pages_read, self._report.pages_written = counters.reads, counters.writes
-            self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+            self._count_pages()
             self._store.close()
+
+    def _count_pages(self) -> None:
+        assert self._store is not None
+        counters, (reads, writes) = self._store.pool.counters, self._pages_before
+        self._report.pages_read = reads + counters.reads
+        self._report.pages_written = writes + counters.writes
+        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
 
     def _tell(self, *, always: bool = False) -> None:
         """Call the progress function, about ten times a second."""

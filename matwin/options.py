@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from matwin.scheduler import MODES
 from matwin.storage.errors import BudgetError, InputError
@@ -33,7 +35,7 @@ class Options:
     progress: Callable[[Report], None] | None = None
     report: Report | None = None
     max_output_rows: int | None = None
-    max_delay: str | None = None
+    max_delay: str | timedelta | None = None
     budget_bytes: int = field(init=False)
     page_bytes: int = field(init=False)
     workers: int = field(init=False)
@@ -42,6 +44,12 @@ class Options:
     def __post_init__(self) -> None:
         _one_of("materialize", self.materialize, ("auto", *FORMS))
         _one_of("schedule", self.schedule, MODES)
+        for name in ("scratch", "trace"):
+            path = getattr(self, name)
+            if path is not None and not isinstance(path, str | os.PathLike):
+                raise InputError(f"{name}={path!r}: give a path")
+        if self.report is not None and not isinstance(self.report, Report):
+            raise InputError(f"report={self.report!r}: give a matwin.Report()")
         if self.progress is not None and not callable(self.progress):
             raise InputError(f"progress={self.progress!r}: give a function of one report")
         _whole("threads", self.threads)
@@ -59,7 +67,7 @@ class Options:
                 f"smallest that works is {format_size(smallest)} ({smallest} bytes)",
                 smallest_bytes=smallest,
             )
-        delay = None if self.max_delay is None else parse_duration(self.max_delay, "ns") / 1e9
+        delay = _seconds(self.max_delay)
         settings = {
             "budget_bytes": memory, "page_bytes": page_bytes, "delay_seconds": delay,
             "workers": self.threads or min(os.cpu_count() or 1, 8),
@@ -71,6 +79,29 @@ class Options:
     def wants_pages(self) -> bool:
         """Whether the user asks for something that only pages have."""
         return self.trace is not None or self.materialize != "auto" or self.schedule != "auto"
+
+
+def options_of(join: str, given: dict[str, Any]) -> Options:
+    """The options of a join's keyword arguments."""
+    known = [f.name for f in fields(Options) if f.init]
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{join}() got an unexpected keyword argument {name!r}; the options are "
+                f"{', '.join(known)}"
+            )
+    return Options(**given)
+
+
+def _seconds(delay: object) -> float | None:
+    if delay is None:
+        return None
+    if not isinstance(delay, str | timedelta):
+        raise InputError(f"max_delay={delay!r}: write text such as '500ms'")
+    seconds = parse_duration(delay, "ns") / 1e9
+    if seconds < 0:
+        raise InputError(f"max_delay={delay!r} is negative")
+    return seconds
 
 
 def _memory() -> int:

@@ -105,7 +105,10 @@ def _as_distance(apart: Any, attribute: Attribute) -> pa.Array:
     if pa.types.is_integer(wanted):
         return pa.array(apart)
     if len(apart) and int(apart.max()) > 2**63 - 1:
-        raise InputError(f"a distance in {attribute.name!r} does not fit {wanted}")
+        raise InputError(
+            f"a distance in {attribute.name!r} does not fit {wanted}; leave out distances=True, or "
+            "cast the column to a coarser unit"
+        )
     if pa.types.is_date32(attribute.type):
         apart = apart * np.uint64(86400)
     return pa.array(apart.view(np.int64)).cast(wanted)

@@ -102,8 +102,6 @@ class PagedDirection:
         bases = self.base.pages()
         step = _Step(self, probes, bases, last, finish)
         yield from step.run()
-        self._report.pages_read = self._store.pool.counters.reads
-        self._report.pages_written = self._store.pool.counters.writes
         if last < INT64_MAX:
             self.probe.expire_key(last + 1, "judged")
         else:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from matwin.joining import Batches, Join
 from matwin.loop import Direction
 from matwin.matched import Matched
-from matwin.options import Options
+from matwin.options import options_of
 from matwin.question import Question
 from matwin.sources import source_of
 from matwin.storage.grid import Tolerance
@@ -54,7 +54,7 @@ def epsilon_join(
         ours.schema, theirs.schema, on=on, by=by, how=how, best=False, suffixes=suffixes,
         distances=distances,
     )  # fmt: skip
-    join = Join(question, ours, theirs, Options(**options))
+    join = Join(question, ours, theirs, options_of("epsilon_join", options))
     directions, keeps_rejected = _directions(join)
     return join.reader(join.run(directions, keeps_rejected=keeps_rejected))
 
