@@ -26,7 +26,7 @@ from matwin.storage.grid import Dimension, Key, Tolerance
 from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
 
 UNITS = ("s", "ms", "us", "ns")
-INT_LIMIT, FLOAT_LIMIT = 2**64, sys.float_info.max
+INT_LIMIT, FLOAT_LIMIT = 2**70, sys.float_info.max
 """What stands for no limit on one side: no two integers are further apart."""
 
 

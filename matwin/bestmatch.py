@@ -20,14 +20,13 @@ import pyarrow as pa
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Tolerance
 
-from .full import Union, union_options
+from .full import Union, has_black_boxes
 from .inner import Champions, frontier_of_all, on_frontier
 from .joining import Batches, Join
 from .options import Options, options_of
 from .question import Question
 from .report import Report
 from .sources import Source, source_of
-from .streams import Stream
 
 EMITS = ("final", "updates")
 
@@ -83,9 +82,8 @@ def _started(
     if question.how == "inner":
         return _inner(question, left, right, options, emit)
     if question.how == "full":
-        is_live = any(isinstance(source, Stream) and source.is_live for source in (left, right))
-        join = Join(question, left, right, union_options(options), row_numbers=True)
-        return join.reader(Union(join, options.budget_bytes, is_live=is_live).batches())
+        join = Join(question, left, right, options, row_numbers=has_black_boxes(question))
+        return join.reader(Union(join).batches())
     join = Join(question, left, right, options)
     probe, keeps = question.how, question.keep_unmatched
     finish = join.pairs(probe, unmatched=keeps)

@@ -55,14 +55,19 @@ class Join:
         *,
         wants_unmatched: bool = False,
         with_keys: bool = False,
+        sides: dict[str, Side] | None = None,
+        after: Direction | None = None,
     ) -> Direction:
-        """Judge the rows of `probe`; ``finish`` makes results of what they found."""
-        judge = Judge(self.question, self.sides, probe, mode)
+        """Judge the rows of `probe`; ``finish`` makes results of what they found.
+
+        `after` is the direction whose judged rows are this one's base.
+        """
+        judge = Judge(self.question, sides or self.sides, probe, mode)
         seen = self.question if probe == "left" else self.question.swapped()
         finality = Finality(seen.order, is_float=bool(pa.types.is_floating(seen.order.type)))
         return Direction(
             judge, finish, finality, wants_unmatched=wants_unmatched, with_keys=with_keys,
-            threads=self.options.workers,
+            threads=self.options.workers, after=after,
             output_bytes=self.options.budget_bytes // OUTPUT_SHARE,
         )  # fmt: skip
 

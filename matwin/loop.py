@@ -11,7 +11,8 @@ A *direction* judges the rows of one side, the probe, against those of the other
     how          directions
     left, inner  left → right
     right        right → left
-    full         both, each with windows of its own
+    full         both, each with windows of its own; in a bestmatch join the left direction hands
+                 the rows that it has judged on to the right one
 
 When a step is due is the economics of it, decided here and nowhere else:
 * live streams step with every batch, so that results leave as soon as they are final;
@@ -60,6 +61,7 @@ class Direction:
     def __init__(
         self, judge: Judge, finish: Finish[Any], finality: Finality, *, wants_unmatched: bool,
         threads: int, output_bytes: int, with_keys: bool = False,
+        after: Direction | None = None,
     ) -> None:  # fmt: skip
         self.judge = judge
         self.finish = finish
@@ -67,10 +69,18 @@ class Direction:
         self.wants_unmatched = wants_unmatched
         self.with_keys = with_keys
         self.judged_upto = NOTHING
-        self.judgements = 0
+        self.after = after
         self.windows: MemoryDirection | PagedDirection = MemoryDirection(
             judge, threads=threads, output_bytes=output_bytes
         )
+
+    def takes(self, side: str) -> bool:
+        """Whether the rows of a side come from its feed, and not from another direction."""
+        return self.after is None or side == self.judge.probe_name
+
+    def base_frontier(self, feed: int) -> int:
+        """What later base rows are not below, given their feed's frontier."""
+        return feed if self.after is None else min(feed, self.after.judged_upto + 1)
 
 
 class Loop:
@@ -123,7 +133,8 @@ class Loop:
         if portion is None:
             return
         for direction in self._directions:
-            direction.windows.append(feed.side.name, portion.rows, portion.keys, portion.size)
+            if direction.takes(feed.side.name):
+                direction.windows.append(feed.side.name, portion.rows, portion.keys, portion.size)
         self._new_bytes += portion.size * len(self._directions)
         if portion.rejected is not None:
             yield from on_rejected(feed.side.name, portion.rejected)
@@ -163,6 +174,8 @@ class Loop:
         """What the windows in memory take, judging and output included."""
         held = sum(d.windows.held_bytes + d.windows.judge_bytes for d in self._in_memory())
         held += self._limit // OUTPUT_SHARE
+        # What a direction has judged is another's base, with notes.
+        held += sum(2 * d.after.windows.held_bytes for d in self._in_memory() if d.after)
         self._report.peak_bytes = max(self._report.peak_bytes, held)
         return held
 
@@ -191,7 +204,6 @@ class Loop:
                     yield result
                     self._tell()
             direction.judged_upto = last
-            direction.judgements += 1
             lowest_open = min(last + 1, probe)
             direction.windows.drop_base(direction.finality.needed_from(lowest_open))
         self._new_bytes = 0
@@ -201,7 +213,8 @@ class Loop:
 
     def _frontiers(self, direction: Direction) -> tuple[int, int]:
         judge = direction.judge
-        return self._feeds[judge.probe_name].frontier, self._feeds[judge.base_name].frontier
+        base = direction.base_frontier(self._feeds[judge.base_name].frontier)
+        return self._feeds[judge.probe_name].frontier, base
 
     # ── pages ────────────────────────────────────────────────────────────────────────────────
 

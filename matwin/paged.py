@@ -325,8 +325,13 @@ class _Step(Generic[Result]):
         """Survivors with their base rows, a portion at a time."""
         order = np.lexsort((found.base, found.probe))  # whatever the schedule was
         none = np.empty(0, np.int64)
-        for start in range(0, len(order), self._shares.capacity):
-            part = found.take(order[start : start + self._shares.capacity])
+        probes = found.probe[order]
+        start = 0
+        while start < len(order):
+            # Whole probe rows: what a row has found is handed over at once.
+            limit = start + min(self._shares.capacity, len(order) - start)
+            limit = int(np.searchsorted(probes, probes[limit - 1], "right"))
+            part, start = found.take(order[start:limit]), limit
             base_rows, at = self._base_rows(part.base)
             candidates = Candidates(part.probe, at, part.keys, part.boxes)
             yield self._finish(Matched(rows, base_rows, candidates, none))

@@ -11,7 +11,7 @@ attribute, in the type both sides are compared in; the user's columns are carrie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from .attributes import Attribute, KeyPair
 from .question import Question
 
 ROW = "matwin row"
+NOTES = "matwin notes"
 ONE = "matwin one"
 
 
@@ -74,6 +75,11 @@ class Side:
             tuple(getattr(a, name) for a in question.attributes),
             tuple(keys), tuple(hidden), row_numbers,
         )  # fmt: skip
+
+    def with_notes(self) -> Side:
+        """The side with a column more: a list of numbers for each row."""
+        stored = self.stored.append(pa.field(NOTES, pa.large_list(pa.int64())))
+        return replace(self, stored=stored)
 
     @property
     def order_field(self) -> pa.Field:

@@ -14,7 +14,7 @@ import pytest
 from questions import as_bag
 
 import matwin
-from matwin import full, paging
+from matwin import paging
 from matwin.report import Report
 from matwin.storage import BudgetError
 
@@ -121,14 +121,6 @@ def test_best_matches_of_a_row_that_fit_nowhere_are_a_budget_error(
     reader = matwin.bestmatch_join(rows, rows, on={"t": 1}, materialize="slab", **SMALL)
     with pytest.raises(BudgetError, match="a single row"):
         reader.read_all()
-
-
-def test_twins_that_do_not_fit_are_sorted_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    left, right = table(2000, 5), table(2000, 6)
-    expected, _ = joined("full", left, right, best=True)
-    monkeypatch.setattr(full, "BYTES_PER_PAIR", 1 << 20)
-    found, _ = joined("full", left, right, best=True)
-    assert found == expected
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:

@@ -28,7 +28,13 @@ def streams(
 ) -> tuple[pa.Table, pa.Table]:
     """Both sides; `decimals` rounds y1."""
     left, right = (
-        _table(DISTRIBUTIONS[distribution], np.random.default_rng([seed, side]), rows, dimensions, decimals)
+        _table(
+            DISTRIBUTIONS[distribution],
+            np.random.default_rng([seed, side]),
+            rows,
+            dimensions,
+            decimals,
+        )
         for side in (0, 1)
     )
     return left, right

@@ -242,8 +242,8 @@ def _draw_beside(axes: Axes, rows: list[Beside]) -> None:
     axes.set_yticks(list(at), labels, fontsize=8)
     axes.invert_yaxis()
     axes.grid(False, axis="y")
-    axes.set_xlim(0.5, max(row.reach or 1 for row in rows) * 1.5)
-    axes.set_xlim(0.5, max([axes.get_xlim()[1], *(row.times * 3 for row in rows)]))
+    axes.set_axisbelow(True)
+    axes.set_xlim(0.5, max(max(1.5 * (row.reach or 1), 3 * row.times) for row in rows))
     plot.log_axis(axes, "x", (1, 3, 10, 30, 100, 300, 1000, 3000), "{:g}×".format)
     axes.set_title("Times as fast as others")
     axes.set_xlabel("their time / ours; the mark is what is to be reached")
@@ -259,7 +259,8 @@ def _draw_growth(axes: Axes, series: list[list[Grown]]) -> None:
             marker=plot.MARKERS[number], markersize=5, linewidth=1.6,
         )  # fmt: skip
     plot.log_axis(axes, "x", sizes, _short)
-    plot.log_axis(axes, "y", [10.0**n for n in range(-6, 4)], plot.seconds_text)
+    places = [digit * 10.0**n for n in range(-6, 4) for digit in (1, 3)]
+    plot.log_axis(axes, "y", places, plot.seconds_text)
     axes.legend(loc="upper left")
     axes.set_title("Growth at the same window")
     axes.set_xlabel("rows a side")
