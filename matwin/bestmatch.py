@@ -13,6 +13,7 @@ Ties all stay.  Rows without an eligible partner are absent unless ``keep_unmatc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -96,7 +97,7 @@ def _inner(
 ) -> pa.RecordBatchReader:
     join = Join(question, left, right, options)
     if emit == "final" and left.is_repeatable and right.is_repeatable:
-        first = Join(question, left, right, options, report=Report())
+        first = Join(question, left, right, replace(options, progress=None), report=Report())
         return join.reader(_twice(first, join))
     champions = Champions(join, emit)
     return join.reader(champions.batches(), champions.schema)

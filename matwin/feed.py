@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from matwin.storage.columns import INT64_MAX, Int64s, order_key
+from matwin.storage.columns import Int64s, order_key
 from matwin.storage.errors import InputError
 
 from .attributes import Attribute
@@ -95,7 +96,7 @@ class Feed:
         if isinstance(item, Punctuation):
             self._frontier.punctuate(punctuation_key(item.upto, self.side.order_field))
             return None
-        size = item.nbytes
+        size = _plain_bytes(item, self.side.schema)
         rows = rows_at_a_time(item.num_rows, size)
         if rows < item.num_rows:
             self._rest = item.slice(rows)
@@ -133,8 +134,10 @@ class Feed:
             return False
         last: int | None = None
         for batch in self.source.batches([name]):
-            keys = order_key(batch.column(0).cast(self.side.order_field.type))
-            keys = keys[keys != INT64_MAX]
+            column = batch.column(0).drop_null()
+            if pa.types.is_floating(column.type):
+                column = column.filter(pc.is_finite(column))
+            keys = order_key(column)
             if len(keys) == 0:
                 continue
             if (last is not None and keys[0] < last) or (keys[1:] < keys[:-1]).any():
@@ -151,6 +154,28 @@ class Feed:
         )  # fmt: skip
         if self._largest is not None:  # what has been read before its order was known
             self._frontier.admit(np.array([self._largest], np.int64))
+
+
+def _plain_bytes(batch: pa.RecordBatch, plain: pa.Schema) -> int:
+    """What the rows take once their values are plain, at most."""
+    size = batch.nbytes
+    if batch.schema.equals(plain):
+        return int(size)
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            size += batch.num_rows * _longest(column.dictionary)
+        elif pa.types.is_run_end_encoded(column.type):
+            size += batch.num_rows * _longest(column.values)
+    return int(size)
+
+
+def _longest(values: pa.Array) -> int:
+    """The bytes of the longest value."""
+    if len(values) == 0:
+        return 0
+    if pa.types.is_large_string(values.type) or pa.types.is_string(values.type):
+        return int(pc.max(pc.binary_length(values)).as_py() or 0) + 8
+    return int(values.nbytes // len(values)) + 8
 
 
 def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:

@@ -33,6 +33,7 @@ from matwin.storage.store import Store
 from .bestmatch import bestmatch_join
 from .feed import Feed
 from .finality import DONE, float_of
+from .joining import check_rows_out
 from .memory import Rows
 from .options import Options, options_of
 from .question import Question
@@ -203,6 +204,7 @@ class Evaluation:
         self._report.steps += 1
         for batch in found:
             self._report.rows_out += batch.num_rows
+            check_rows_out(self._report, self._options)
             times = _times(at, batch.num_rows, self._clock.type)
             yield pa.RecordBatch.from_arrays([times, *batch.columns], schema=schema)
 

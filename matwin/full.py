@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,6 @@ from .kernels.mates import first_of_each, is_noted
 from .loop import Direction
 from .matched import Matched
 from .orders import PartialOrder, Subset
-from .output import BATCH_ROWS
 from .question import Question
 from .side import NOTES, ROW
 
@@ -105,20 +105,20 @@ class Union:
     def _right_judged(self, keeps: bool) -> Callable[[Matched], Batches]:
         def finish(matched: Matched) -> Batches:
             found = matched.candidates
-            batches: Batches = []
+            batches: Batches = ()
             if len(found):
                 vectors = self._vectors(found, matched.probe_rows, found.probe)
                 notes = matched.base_rows.column(NOTES)
                 offsets = np.frombuffer(notes.buffers()[1], np.int64)[notes.offset :]
                 noted = physical(notes.values)[0]
                 fresh = np.flatnonzero(~is_noted(offsets, noted, found.base, vectors))
-                for start in range(0, len(fresh), BATCH_ROWS):
-                    at = fresh[start : start + BATCH_ROWS]
-                    batches.append(
-                        self._join.paired("right", matched, found.probe[at], found.base[at])
+                if len(fresh):
+                    batches = self._join.portions(
+                        "right", matched, found.probe[fresh], found.base[fresh]
                     )
             if keeps:
-                batches += self._join.alone("right", matched.probe_rows, matched.unmatched)
+                alone = self._join.alone("right", matched.probe_rows, matched.unmatched)
+                batches = chain(batches, alone)
             return batches
 
         return finish

@@ -4,9 +4,10 @@
             ──it can't───▶ called once with two NumPy arrays
             ──nor that───▶ called pair by pair                  (text, sets, any Python object)
 
-Numbers go in as 64-bit integers or floats, times as counts of their unit.  What comes out is
-checked: one number for each pair, none of them NaN.  A function that raises, or returns something
-else, is an `InputError` that names the function and the first pair it failed on.
+Numbers go in as 64-bit integers or floats (``uint64`` as floats), times as counts of their unit.
+What comes out is checked: one number for each pair, none of them NaN, and no integer that has
+wrapped.  A function that raises, or returns something else, is an `InputError` that names the
+function and the first pair it failed on.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class PairFunction:
 
     def __call__(self, a: Values, b: Values) -> Values:
         """The value of each pair, as int64 or float64."""
+        a, b = _signed(a), _signed(b)
         if len(a) == 0:
             return np.empty(0, np.float64)
         with self._lock:  # two workers may be the first
@@ -125,8 +127,9 @@ class PairFunction:
         values = np.asarray(result)
         if values.shape != a.shape or values.dtype.kind not in "iufb":
             raise self._wrong(f"returns {result!r:.80}", a, b, 0)
-        if values.dtype.kind == "i":
-            return values.astype(np.int64, copy=False)
+        if self._how == "compiled" and values.dtype == np.int64:
+            return values
+        # Always floats: a function may return integers for some pairs and floats for others.
         values = values.astype(np.float64, copy=False)
         nan = np.isnan(values)
         if nan.any():
@@ -166,6 +169,11 @@ def _looping(compiled: Any) -> Callable[..., Values]:
 
     function: Callable[..., Values] = loop
     return function
+
+
+def _signed(values: Values) -> Values:
+    """Unsigned numbers as floats: their differences would wrap."""
+    return values.astype(np.float64) if values.dtype == np.uint64 else values
 
 
 def _shown(value: Any) -> str:

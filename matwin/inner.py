@@ -24,7 +24,6 @@ from matwin.storage.units import format_size
 from .candidates import Candidates, Contest, joined
 from .joining import Batches, Join
 from .matched import Matched
-from .output import BATCH_ROWS
 
 CHANGE = "change"
 Scored = tuple[Candidates, pa.RecordBatch]
@@ -48,10 +47,7 @@ def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
     def finish(matched: Matched) -> Batches:
         at = _kept_new(contest, frontier, matched.candidates)
         probe, base = matched.candidates.probe[at], matched.candidates.base[at]
-        return [
-            join.paired("left", matched, probe[k : k + BATCH_ROWS], base[k : k + BATCH_ROWS])
-            for k in range(0, len(at), BATCH_ROWS)
-        ]
+        return join.portions("left", matched, probe, base) if len(at) else ()
 
     yield from join.run([join.direction("left", "best", finish, with_keys=True)])
 

@@ -8,7 +8,8 @@ is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,9 @@ from .report import Report
 from .side import Side
 from .sources import Source
 
-Batches = list[pa.RecordBatch]
+Batches = Iterable[pa.RecordBatch]
+FEW_ROWS = 256
+"""As many output rows are made in one go, however wide they are."""
 
 
 class Join:
@@ -41,6 +44,8 @@ class Join:
         self.question = question
         self.options = options
         self.report = report or options.report or Report()
+        if self.report.left.rows_in or self.report.right.rows_in:
+            raise InputError("report=: it has counted another join already; give a new Report()")
         self.sides = {
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }
@@ -88,22 +93,44 @@ class Join:
 
     # ── what judged rows become ──────────────────────────────────────────────────────────────
 
-    def pairs(self, probe: str, *, unmatched: bool) -> Callable[[Matched], Batches]:
+    def pairs(
+        self, probe: str, *, unmatched: bool
+    ) -> Callable[[Matched], Iterable[pa.RecordBatch]]:
         """Every pair as an output row, and the unmatched rows where they are wanted."""
 
-        def finish(matched: Matched) -> Batches:
+        def finish(matched: Matched) -> Iterable[pa.RecordBatch]:
             found = matched.candidates
-            batches = [
-                self.paired(
-                    probe, matched, found.probe[at : at + BATCH_ROWS], found.base[at:][:BATCH_ROWS]
-                )
-                for at in range(0, len(found), BATCH_ROWS)
-            ]
+            batches: Iterable[pa.RecordBatch] = ()
+            if len(found):
+                batches = self.portions(probe, matched, found.probe, found.base)
             if unmatched and len(matched.unmatched):
-                batches += self.alone(probe, matched.probe_rows, matched.unmatched)
+                alone = self.alone(probe, matched.probe_rows, matched.unmatched)
+                batches = chain(batches, alone)
             return batches
 
         return finish
+
+    def portions(
+        self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
+    ) -> Iterable[pa.RecordBatch]:
+        """Output rows of pairs, in batches that take an eighth of the output's share.
+
+        The first is made at once, by whoever judged; the others, which there are only where rows
+        are wide or have very many partners, when they are asked for.
+        """
+        size = self._batch_rows(matched) if len(probe_at) > FEW_ROWS else FEW_ROWS
+        rest = (
+            self.paired(probe, matched, probe_at[at : at + size], base_at[at : at + size])
+            for at in range(size, len(probe_at), size)
+        )
+        return chain([self.paired(probe, matched, probe_at[:size], base_at[:size])], rest)
+
+    def _batch_rows(self, matched: Matched) -> int:
+        width = sum(
+            rows.nbytes // max(rows.num_rows, 1) for rows in (matched.probe_rows, matched.base_rows)
+        )
+        share = self.options.budget_bytes // OUTPUT_SHARE // 4
+        return max(1, min(BATCH_ROWS, share // max(width, 1)))
 
     def paired(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
@@ -126,15 +153,19 @@ class Join:
         return pa.RecordBatchReader.from_batches(schema, self._counted(results))
 
     def _counted(self, results: Iterator[Batches]) -> Iterator[pa.RecordBatch]:
-        limit = self.options.max_output_rows
         for batches in results:
             for batch in batches:
                 self.report.rows_out += batch.num_rows
-                if limit is not None and self.report.rows_out > limit:
-                    raise InputError(
-                        f"the join has more than max_output_rows={limit} rows after "
-                        f"{self.report.left.rows_in} left and {self.report.right.rows_in} right "
-                        "rows; narrow the tolerances, or raise the limit"
-                    )
+                check_rows_out(self.report, self.options)
                 if batch.num_rows:
                     yield batch
+
+
+def check_rows_out(report: Report, options: Options) -> None:
+    """Raise `InputError` when more rows have come out than `max_output_rows` allows."""
+    limit = options.max_output_rows
+    if limit is not None and report.rows_out > limit:
+        raise InputError(
+            f"the join has more than max_output_rows={limit} rows after {report.left.rows_in} left "
+            f"and {report.right.rows_in} right rows; narrow the tolerances, or raise the limit"
+        )

@@ -19,7 +19,7 @@ When a step is due is the economics of it, decided here and nowhere else:
 * otherwise a step waits until the memory is full, because a step's cost is mostly its own; what
   fits in memory is one step;
 * when a step leaves the memory more than half full, the windows move to pages and stay there.  From
-  then on a step is due when as much has come as half the budget, or after `max_delay`.
+  then on a step is due when as much has come as half the budget, or, live, after `max_delay`.
 A source whose order is not declared is looked through once the memory is full, if it can be read
 again: sorted files step like declared streams.  Unsorted ones are sorted by the store, in one step
 at the end.
@@ -141,9 +141,7 @@ class Loop:
 
     def _rows_at_a_time(self, rows: int, size: int) -> int:
         """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
-        if self._store is not None:
-            return rows
-        each = 3 * (size + 8 * rows) + 3 * rows * self._block_bytes
+        each = size if self._store is not None else 3 * (size + rows * (8 + self._block_bytes))
         share = self._limit // PORTION_SHARE
         return max(1, share * rows // max(each * len(self._directions), 1))
 
@@ -154,9 +152,14 @@ class Loop:
         return self._is_live if self._store is None else self._is_paged_step_due()
 
     def _is_paged_step_due(self) -> bool:
-        delay = self._options.delay_seconds if self._is_live else None
-        is_late = delay is not None and time.monotonic() - self._stepped_at >= delay
-        return is_late or self._new_bytes > self._limit // 2
+        """Half the budget has come, or somebody waits: at once while nothing had to be written."""
+        assert self._store is not None
+        if self._new_bytes > self._limit // 2:
+            return True
+        delay = self._options.delay_seconds
+        if delay is None:
+            return self._is_live and self._store.pool.counters.writes == 0
+        return self._is_live and time.monotonic() - self._stepped_at >= delay
 
     def _has_room(self) -> bool:
         """Whether another portion fits the memory; pages make room by themselves."""

@@ -48,7 +48,10 @@ class Output:
     ) -> pa.RecordBatch:
         """A row for each pair of row numbers."""
         ours, theirs = pa.array(left_at), pa.array(right_at)
-        columns = [_taken(left, name, ours) for name in self._left_columns]
+        columns = [
+            _cast(_taken(left, name, ours), field.type)
+            for name, field in zip(self._left_columns, self.schema, strict=False)
+        ]
         columns += [_taken(right, name, theirs) for name in self._right_columns]
         if self._question.distances:
             columns += self._distances(left, ours, right, theirs)
@@ -62,8 +65,7 @@ class Output:
             origin, column = name
             is_there = origin == side or (column in shared and side == "right")
             if is_there and column is not None:
-                found = rows.column(column)
-                columns.append(found if found.type == field.type else found.cast(field.type))
+                columns.append(_cast(rows.column(column), field.type))
             else:
                 columns.append(pa.nulls(rows.num_rows, field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -120,6 +122,10 @@ def _numbers(column: pa.Array) -> Any:
         found[:] = column.to_pylist()
         return found
     return comparable(column)[0]
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def _taken(rows: pa.RecordBatch, name: str, at: pa.Array) -> pa.Array:

@@ -27,6 +27,7 @@ from .attributes import Attribute, KeyPair, attributes_of, keys_of
 from .orders import MinDistance, Minimize, Youngest
 
 BESTMATCH_HOWS = ("inner", "left", "right", "full")
+RESERVED = "matwin "
 EPSILON_HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 
@@ -71,6 +72,7 @@ class Question:
             how, best, keep_unmatched, _checked_suffixes(suffixes), distances,
         )  # fmt: skip
         question._check_named_once()
+        question._check_reserved()
         check_names(question.schema)
         return question
 
@@ -80,6 +82,15 @@ class Question:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"{side}: {twice} are named twice among on= and by=")
+
+    def _check_reserved(self) -> None:
+        for side in ("left", "right"):
+            for name in getattr(self, side).names:
+                if name.startswith(RESERVED):
+                    raise InputError(
+                        f"{side}: column {name!r}: names that begin with {RESERVED!r} are kept for "
+                        "our own columns; rename it"
+                    )
 
     @property
     def order(self) -> Attribute:
@@ -129,9 +140,13 @@ class Question:
         left_names, right_names = self.output_names()
         lacks_left, lacks_right = self.may_lack
         fields = []
+        shared = {key.left: key.type for key in self.keys if key.left == key.right}
         for field in self.left:
-            nullable = field.nullable or (lacks_left and field.name not in self.shared_keys)
-            fields.append(field.with_name(left_names[field.name]).with_nullable(nullable))
+            nullable = field.nullable or lacks_left
+            out = field.with_name(left_names[field.name]).with_nullable(nullable)
+            if lacks_left and field.name in shared:  # it may hold a value of either side
+                out = out.with_type(shared[field.name])
+            fields.append(out)
         for field in self.right:
             if field.name in right_names:
                 nullable = field.nullable or lacks_right

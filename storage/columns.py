@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -234,13 +235,21 @@ def hash_bytes(column: pa.Array, salt: int = 0) -> Int64s:
         active = active[left > 8]
         if done >= LONG_KEY:
             for row in active.tolist():  # rare: a step for each eight bytes would cost more
-                rest = crc32(padded[offsets[row] + done : offsets[row + 1]])
-                codes[row] ^= np.uint64(rest + 1)
+                rest = padded[offsets[row] + done : offsets[row + 1]]
+                codes[row] ^= np.uint64(_rest_code(rest, salt))
             break
     return _mixed(codes).view(np.int64)
 
 
 LONG_KEY = 256
+
+
+def _rest_code(rest: npt.NDArray[np.uint8], salt: int) -> int:
+    """The tail of a long key: 32 bits for the cell, 64 where keys are told apart."""
+    if salt == 0:
+        return crc32(rest) + 1
+    digest = hashlib.blake2b(rest, digest_size=8, salt=salt.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little")
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -143,7 +143,7 @@ def test_a_tenth_is_measured_in_a_process_of_its_own() -> None:
 
 def test_a_child_that_fails_is_told_in_one_line() -> None:
     with pytest.raises(measures.MatwinError, match="the child process"):
-        tenth.in_a_tenth(Case("epsilon", 1_000, 9), 1, scratch="/no/such/folder")
+        tenth.in_a_tenth(Case("epsilon", 40_000, 2), 1, scratch="/dev/null/folder")
 
 
 def test_growth_is_told_per_doubling(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,8 @@ def _anti_correlated(generator: Generator, rows: int, dimensions: int) -> Floats
     """Around the middle of the diagonal, and from there far across it."""
     along = generator.normal(0.5, 0.05, (rows, 1))
     across = generator.uniform(-0.5, 0.5, (rows, dimensions))
-    return along + across - across.mean(axis=1, keepdims=True)
+    values: Floats = along + across - across.mean(axis=1, keepdims=True)
+    return values
 
 
 def _normal(generator: Generator, rows: int, dimensions: int) -> Floats:

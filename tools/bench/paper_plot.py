@@ -19,7 +19,7 @@ LINE_STYLES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 1)))
 
 def draw(points: list[Point], deliveries: list[Delivery], path: Path) -> dict[str, Path]:
     """Draw each experiment beside the given path, its name put in; where they went."""
-    names = list(dict.fromkeys(row.experiment for row in [*points, *deliveries]))
+    names = ("sizes", "dimensions", "distributions", "precisions")
     paths = {name: path.with_name(f"{path.stem}-{name}{path.suffix}") for name in names}
     sizes = [p for p in points if p.experiment == "sizes"]
     with plot.figure(paths["sizes"], (9, 5), 1) as (axes,):
@@ -33,7 +33,7 @@ def draw(points: list[Point], deliveries: list[Delivery], path: Path) -> dict[st
         for axes, rows in zip(panels, counts, strict=True):
             _draw_dimensions(axes, [p for p in over if p.rows == rows])
         plot.legend_above(panels[0])
-    for name in ("distributions", "precisions"):
+    for name in names[2:]:
         with plot.figure(paths[name], (7.5, 4.6), 1) as (axes,):
             _draw_delivery(axes, name, [row for row in deliveries if row.experiment == name])
     return paths

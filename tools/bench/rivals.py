@@ -160,12 +160,12 @@ def _polars(case: Case, left: pa.Table, right: pa.Table) -> int:
 
 
 def _nested_loops(case: Case, left: pa.Table, right: pa.Table) -> int:
-    lows, highs = [np.column_stack([table[name] for name in case.on]) for table in (left, right)]
+    ours, theirs = [np.column_stack([table[name] for name in case.on]) for table in (left, right)]
     epsilon = np.array(list(case.on.values()), np.float64)
-    edges = np.linspace(0, len(lows), 16 * THREADS + 1).astype(np.int64)
+    edges = np.linspace(0, len(ours), 16 * THREADS + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(THREADS) as pool:
         parts = pool.map(
-            lambda at: nested_loops(lows, highs, epsilon, edges[at], edges[at + 1]),
+            lambda at: nested_loops(ours, theirs, epsilon, edges[at], edges[at + 1]),
             range(len(edges) - 1),
         )
         pairs = np.concatenate(list(parts))

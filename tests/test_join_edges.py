@@ -1,0 +1,181 @@
+"""Corners that once gave wrong rows, wrong errors or too much memory."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from questions import as_bag
+from support import call_in_child
+
+import matwin
+
+SMALL = {"page_size": "4KiB", "memory": 32 * 4096}
+
+
+def test_a_function_may_return_integers_and_floats() -> None:
+    left = pa.table({"s": [str(i % 50) for i in range(60)], "i": range(60)})
+    right = pa.table({"s": [str(i // 200) for i in range(600)], "j": range(600)})
+    arguments: dict[str, Any] = {
+        "on": {"s": None},
+        "orders": {"s": lambda a, b: 2 if a == b else 0.5 + abs(int(a) - int(b))},
+    }
+    found = matwin.bestmatch_join(left, right, **arguments).read_all()
+    paged = matwin.bestmatch_join(left, right, schedule="gallop", **SMALL, **arguments).read_all()
+    assert as_bag(found) == as_bag(paged)
+
+
+def test_integers_that_wrap_in_a_function_are_told() -> None:
+    left, right = pa.table({"t": [0]}), pa.table({"t": [3 * 10**9 + 1, 7 * 10**9]})
+    with pytest.raises(matwin.InputError, match=r"'squared' goes beyond 64-bit .* float"):
+        matwin.bestmatch_join(left, right, on={"t": None}, orders={"t": squared}).read_all()
+    found = matwin.bestmatch_join(left, right, on={"t": None}, orders={"t": squared_float})
+    assert found.read_all()["t_right"].to_pylist() == [3 * 10**9 + 1]
+
+
+def squared(a: Any, b: Any) -> Any:
+    return (a - b) ** 2
+
+
+def squared_float(a: Any, b: Any) -> Any:
+    return float(a - b) ** 2
+
+
+def test_long_keys_with_the_same_checksum_are_different() -> None:
+    """CRC-32 is linear: four bytes at the end give a tail any checksum that is wanted."""
+    head, one = "p" * 256, b"first tail, ending with "
+    wanted = zlib.crc32(one + b"AAAA")
+    other = _with_checksum(b"other tail, ending with ", wanted)
+    assert zlib.crc32(other) == wanted and other != one + b"AAAA"
+    keys = [(head.encode() + tail) for tail in (one + b"AAAA", other)]
+    left = pa.table({"t": [0], "k": pa.array(keys[:1], pa.binary())})
+    right = pa.table({"t": [0], "k": pa.array(keys[1:], pa.binary())})
+    assert matwin.epsilon_join(left, right, on={"t": 0}, by="k").read_all().num_rows == 0
+    assert matwin.epsilon_join(left, left, on={"t": 0}, by="k").read_all().num_rows == 1
+
+
+def _with_checksum(start: bytes, wanted: int) -> bytes:
+    """`start` and four bytes more, with the checksum `wanted`: CRC-32 run backwards."""
+    table = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ 0xEDB88320 if value & 1 else value >> 1
+        table.append(value)
+    tops = {value >> 24: index for index, value in enumerate(table)}
+    value, picked = wanted ^ 0xFFFFFFFF, []
+    for _ in range(4):
+        index = tops[value >> 24]
+        picked.append(index)
+        value = ((value ^ table[index]) << 8) & 0xFFFFFFFF
+    state, tail = zlib.crc32(start) ^ 0xFFFFFFFF, bytearray()
+    for index in reversed(picked):
+        tail.append((state ^ index) & 0xFF)
+        state = table[index] ^ (state >> 8)
+    return start + bytes(tail)
+
+
+def test_the_largest_integer_among_sorted_rows_is_no_order() -> None:
+    values = np.arange(20_000)
+    values[12_000] = 2**63 - 1
+    rows = pa.table({"t": values})
+    found = matwin.epsilon_join(rows, rows, on={"t": 0}, **SMALL).read_all()
+    assert found.num_rows == 20_000
+
+
+def test_two_stretches_that_fall_by_more_than_64_bits() -> None:
+    rows = pa.table({"t": np.concatenate([np.linspace(-100, 100, 9000)] * 2)})
+    assert matwin.epsilon_join(rows, rows, on={"t": 0.0}, **SMALL).read_all().num_rows == 36_000
+
+
+@pytest.mark.parametrize(
+    ("left_type", "right_type", "key"),
+    [(pa.int32(), pa.int64(), 5 * 10**9), (pa.float32(), pa.float64(), 0.1)],
+)
+def test_an_unmatched_key_keeps_its_value(left_type: Any, right_type: Any, key: Any) -> None:
+    left = pa.table({"t": [0], "k": pa.array([1], left_type)})
+    right = pa.table({"t": [0], "k": pa.array([key], right_type)})
+    for join, arguments in (
+        (matwin.epsilon_join, {"how": "right"}),
+        (matwin.bestmatch_join, {"how": "full", "keep_unmatched": True}),
+    ):
+        found = join(left, right, on={"t": 1}, by="k", **arguments).read_all()
+        assert key in found["k"].to_pylist()
+
+
+def test_a_report_counts_one_join() -> None:
+    rows, report = pa.table({"t": [1]}), matwin.Report()
+    matwin.epsilon_join(rows, rows, on={"t": 0}, report=report).read_all()
+    with pytest.raises(matwin.InputError, match="counted another join"):
+        matwin.epsilon_join(rows, rows, on={"t": 0}, report=report)
+
+
+def test_our_own_column_names_are_reserved() -> None:
+    rows = pa.table({"t": [1], "matwin row": [2]})
+    with pytest.raises(matwin.InputError, match=r"left: column 'matwin row'.* rename"):
+        matwin.epsilon_join(rows, rows, on={"t": 0})
+
+
+def test_one_side_of_a_tolerance_may_be_open() -> None:
+    left, right = pa.table({"t": [1, 5]}), pa.table({"t": [2, 0, -9]})
+    found = matwin.bestmatch_join(left, right, on={"t": (None, 0)}).read_all()
+    assert found["t_right"].to_pylist() == [0, 2]
+    with pytest.raises(matwin.InputError, match="on both sides"):
+        matwin.bestmatch_join(matwin.stream(left), right, on={"t": (None, 0)}).read_all()
+
+
+# ── memory that was not counted ──────────────────────────────────────────────────────────────
+
+
+def peak_of(case: str) -> int:
+    """Bytes that a join adds to the resident memory at its peak."""
+    rows = pa.table({"t": [0, 1], "x": pa.array(["a", "b"])})
+    for options in ({}, {"materialize": "slab", "memory": "16MiB"}):
+        matwin.epsilon_join(rows, rows, on={"t": 0}, **options).read_all()
+    left, right, arguments = CASES[case]()
+    Path("/proc/self/clear_refs").write_text("5")
+    start = _resident("VmRSS")
+    for batch in matwin.epsilon_join(left, right, memory="16MiB", **arguments):
+        del batch
+    return _resident("VmHWM") - start
+
+
+def _resident(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+def _dictionaries() -> tuple[Any, Any, dict[str, Any]]:
+    texts = pa.array([str(i) * 1000 for i in range(50)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.arange(60_000) % 50), texts)
+    rows = pa.table({"t": np.arange(60_000), "name": column})
+    return rows, rows, {"on": {"t": 0}}
+
+
+def _wide_rows_with_many_partners() -> tuple[Any, Any, dict[str, Any]]:
+    left = pa.table({"t": np.zeros(8, np.int64), "text": ["x" * 100_000] * 8})
+    return left, pa.table({"t": np.zeros(2000, np.int64)}), {"on": {"t": 1}}
+
+
+def _one_large_batch() -> tuple[Any, Any, dict[str, Any]]:
+    rows = 3_000_000
+    t = pa.array(np.arange(rows), mask=np.arange(rows) % 100 == 0)
+    batch = pa.record_batch({"t": t, "v": np.arange(rows)})
+    return [batch], pa.table({"t": [5]}), {"on": {"t": 0}}
+
+
+CASES = {
+    "dictionaries": _dictionaries,
+    "wide rows with many partners": _wide_rows_with_many_partners,
+    "one large batch": _one_large_batch,
+}
+
+
+@pytest.mark.disk
+@pytest.mark.parametrize("case", CASES)
+def test_memory_stays_near_the_budget(case: str) -> None:
+    assert call_in_child(peak_of, case) <= 16 * 2**20 + 75 * 10**6
