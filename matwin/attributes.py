@@ -232,7 +232,7 @@ def _is_time(data_type: pa.DataType) -> bool:
 
 
 def _finer(a: pa.DataType, b: pa.DataType) -> str:
-    return max(a.unit, b.unit, key=UNITS.index)
+    return UNITS[max(UNITS.index(a.unit), UNITS.index(b.unit))]
 
 
 def _incomparable(left: pa.Field, right: pa.Field) -> InputError:

@@ -77,7 +77,7 @@ class PairFunction:
         except (NumbaError, TypeError, AttributeError, ValueError) as e:
             logging.getLogger(__name__).debug("%s is not compiled: %s", self.name, e)
             return False
-        if isinstance(result, numba.types.Integer) and result.signed:
+        if result in numba.types.signed_domain:
             dtype: Any = np.int64
         elif isinstance(result, numba.types.Integer | numba.types.Float | numba.types.Boolean):
             dtype = np.float64

@@ -130,7 +130,7 @@ class Join:
             rows.nbytes // max(rows.num_rows, 1) for rows in (matched.probe_rows, matched.base_rows)
         )
         share = self.options.budget_bytes // OUTPUT_SHARE // 4
-        return max(1, min(BATCH_ROWS, share // max(width, 1)))
+        return max(1, min(BATCH_ROWS, int(share // max(width, 1))))
 
     def paired(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s

@@ -74,6 +74,11 @@ class Direction:
             judge, threads=threads, output_bytes=output_bytes
         )
 
+    @property
+    def held_bytes(self) -> int:
+        """What the windows take in memory; a store counts its own."""
+        return self.windows.held_bytes if isinstance(self.windows, MemoryDirection) else 0
+
     def takes(self, side: str) -> bool:
         """Whether the rows of a side come from its feed, and not from another direction."""
         return self.after is None or side == self.judge.probe_name
@@ -175,15 +180,17 @@ class Loop:
 
     def _memory_needed(self) -> int:
         """What the windows in memory take, judging and output included."""
-        held = sum(d.windows.held_bytes + d.windows.judge_bytes for d in self._in_memory())
+        held = sum(windows.held_bytes + windows.judge_bytes for windows in self._in_memory())
         held += self._limit // OUTPUT_SHARE
         # What a direction has judged is another's base, with notes.
-        held += sum(2 * d.after.windows.held_bytes for d in self._in_memory() if d.after)
+        held += sum(2 * d.after.held_bytes for d in self._directions if d.after)
         self._report.peak_bytes = max(self._report.peak_bytes, held)
         return held
 
-    def _in_memory(self) -> Iterator[Direction]:
-        return (d for d in self._directions if isinstance(d.windows, MemoryDirection))
+    def _in_memory(self) -> Iterator[MemoryDirection]:
+        for direction in self._directions:
+            if isinstance(direction.windows, MemoryDirection):
+                yield direction.windows
 
     def _look_for_order(self) -> None:
         """Find out whether sources of undeclared order are sorted, unless one is surely not."""

@@ -248,7 +248,9 @@ def _rest_code(rest: npt.NDArray[np.uint8], salt: int) -> int:
     """The tail of a long key: 32 bits for the cell, 64 where keys are told apart."""
     if salt == 0:
         return crc32(rest) + 1
-    digest = hashlib.blake2b(rest, digest_size=8, salt=salt.to_bytes(8, "little")).digest()
+    digest = hashlib.blake2b(
+        rest.tobytes(), digest_size=8, salt=salt.to_bytes(8, "little")
+    ).digest()
     return int.from_bytes(digest, "little")
 
 

@@ -101,7 +101,7 @@ def judge(
 
 
 @njit(cache=True, nogil=True)
-def _has_new_prefix(cells: Int64s, before: Int, row: Int) -> bool:
+def _has_new_prefix(cells: Int64s, before: Int, row: Int) -> Int:
     for axis in range(cells.shape[1] - 1):
         if cells[before, axis] != cells[row, axis]:
             return True
@@ -129,12 +129,12 @@ def _set_sums(ints: Int64s, row: Int, bounds: Int64s, sums: Int64s) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _exceeds(value: Int, by: Int) -> bool:
+def _exceeds(value: Int, by: Int) -> Int:
     return by > 0 and value > INT64_MAX - by
 
 
 @njit(cache=True, nogil=True)
-def _falls_short(value: Int, by: Int) -> bool:
+def _falls_short(value: Int, by: Int) -> Int:
     return by < 0 and value < INT64_MIN - by
 
 

@@ -1,9 +1,7 @@
 """Every join against a plain nested loop: in memory, on pages, and as streams, the same rows.
 
-    memory     one step, everything sorted
-    few        the same without sorting: what a live stream does with a few rows
-    pages      every materialization and schedule, a budget of a few pages
-    streams    sorted, fed a few rows at a time, results as soon as they are final
+In memory with and without sorting; on pages with every materialization and schedule and a budget of
+a few pages; as sorted streams that are fed a few rows at a time.
 """
 
 from __future__ import annotations
