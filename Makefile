@@ -16,13 +16,14 @@ PIP_COMPILE = env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/
 	--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	$(if $(UPGRADE),--upgrade)
 
-.PHONY: help demo test check bench docs lock clean env-base env-dev wheel
+.PHONY: help demo test check bench docs lock clean env-base env-demo env-dev wheel
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: env-base ## See it work on a small example
-	@$(BIN)/matwin demo $(ARGS)
+demo: env-demo ## See it work: a year of flights and the weather before each
+	@mkdir -p build
+	@$(BIN)/matwin demo --output build/demo.html $(ARGS)
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
@@ -46,6 +47,8 @@ lock: env-dev ## Resolve the lock files anew (UPGRADE=1 to move to newer version
 	$(PIP_COMPILE) --output-file locks/base.txt pyproject.toml locks/build.in
 	$(PIP_COMPILE) --extra dev --constraint locks/base.txt --output-file locks/dev.txt \
 		pyproject.toml locks/build.in
+	$(PIP_COMPILE) --extra demo --constraint locks/dev.txt --output-file locks/demo.txt \
+		pyproject.toml locks/build.in
 
 clean: ## Remove everything that make has made
 	rm -rf .venv build matwin.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
@@ -53,6 +56,9 @@ clean: ## Remove everything that make has made
 
 env-base:
 	@tools/setup.sh base
+
+env-demo:
+	@tools/setup.sh demo
 
 env-dev:
 	@tools/setup.sh dev

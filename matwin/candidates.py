@@ -50,6 +50,19 @@ class Candidates:
             tuple(box[rows] for box in self.boxes),
         )
 
+    def shifted(self, by: int) -> Candidates:
+        """The same pairs with their base rows numbered from `by` on."""
+        return Candidates(self.probe, self.base + by, self.keys, self.boxes)
+
+    def slice(self, start: int, limit: int) -> Candidates:
+        """The pairs from `start` up to `limit`."""
+        return Candidates(
+            self.probe[start:limit],
+            self.base[start:limit],
+            self.keys[start:limit],
+            tuple(box[start:limit] for box in self.boxes),
+        )
+
     @property
     def size(self) -> int:
         """Bytes; what a black box compares is reckoned at 200 a pair."""
@@ -89,6 +102,15 @@ class Contest:
             for a in question.attributes
             if isinstance(a.order, Subset | PartialOrder)
         ]
+
+    @property
+    def key_columns(self) -> int:
+        """How many attributes have a number for a pair."""
+        return len(self._question.attributes) - len(self._compares)
+
+    def no_boxes(self) -> tuple[Values, ...]:
+        """What no pairs at all have for black boxes to compare."""
+        return tuple(np.empty(0, object) for _ in self._compares)
 
     def evaluated(
         self, found: Candidates, probe_rows: pa.RecordBatch, base_rows: pa.RecordBatch,

@@ -57,6 +57,16 @@ class Finality:
             return self._float_shifted(lowest_open, float(self._lo or 0), -1)
         return max(min(lowest_open + int(self._lo or 0), INT64_MAX), INT64_MIN)
 
+    def within_reach(self, low: int, high: int) -> tuple[int, int]:
+        """The order keys of base rows that probe rows from `low` to `high` can match."""
+        if not self._is_bounded:
+            return INT64_MIN, INT64_MAX
+        if self._is_float:
+            up = self._float_shifted(high, float(self._hi or 0), 1)
+        else:
+            up = min(high + int(self._hi or 0), INT64_MAX)
+        return self.needed_from(low), up
+
     def _float_shifted(self, key: int, by: float, sign: int) -> int:
         value = float(float_of(key))
         with np.errstate(over="ignore"):

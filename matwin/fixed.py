@@ -164,8 +164,8 @@ class Evaluation:
         self, waiting: dict[str, Rows], last: int
     ) -> Iterator[tuple[int, dict[str, pa.RecordBatch]]]:
         ready = {name: rows.upto(last) for name, rows in waiting.items()}
-        keys = {name: rows.keys() for name, rows in ready.items()}
         batches = {name: rows.joined() for name, rows in ready.items()}
+        keys = {name: self._sides[name].order_keys(batch) for name, batch in batches.items()}
         for at in np.unique(np.concatenate(list(keys.values()))).tolist():
             yield (
                 at,

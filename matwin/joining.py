@@ -8,7 +8,8 @@ is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -28,6 +29,7 @@ from .question import Question
 from .report import Report
 from .side import Side
 from .sources import Source
+from .streams import Stream
 
 Batches = Iterable[pa.RecordBatch]
 FEW_ROWS = 256
@@ -51,6 +53,7 @@ class Join:
         }
         self.output = Output(question, self.sides)
         self._sources = {"left": left, "right": right}
+        self._is_live = any(isinstance(s, Stream) and s.is_live for s in (left, right))
 
     def direction(
         self,
@@ -72,7 +75,7 @@ class Join:
         finality = Finality(seen.order, is_float=bool(pa.types.is_floating(seen.order.type)))
         return Direction(
             judge, finish, finality, wants_unmatched=wants_unmatched, with_keys=with_keys,
-            threads=self.options.workers, after=after,
+            threads=self.options.workers, after=after, is_live=self._is_live,
             output_bytes=self.options.budget_bytes // OUTPUT_SHARE,
         )  # fmt: skip
 
@@ -147,18 +150,21 @@ class Join:
             for start in range(0, len(at), BATCH_ROWS)
         ]
 
-    def reader(self, results: Iterator[Batches], schema: pa.Schema | None = None) -> Any:
+    def reader(
+        self, results: Generator[Batches], schema: pa.Schema | None = None
+    ) -> pa.RecordBatchReader:
         """The results as a reader."""
         schema = schema or self.output.schema
         return pa.RecordBatchReader.from_batches(schema, self._counted(results))
 
-    def _counted(self, results: Iterator[Batches]) -> Iterator[pa.RecordBatch]:
-        for batches in results:
-            for batch in batches:
-                self.report.rows_out += batch.num_rows
-                check_rows_out(self.report, self.options)
-                if batch.num_rows:
-                    yield batch
+    def _counted(self, results: Generator[Batches]) -> Iterator[pa.RecordBatch]:
+        with closing(results):  # also when somebody keeps the exception and its frames
+            for batches in results:
+                for batch in batches:
+                    self.report.rows_out += batch.num_rows
+                    check_rows_out(self.report, self.options)
+                    if batch.num_rows:
+                        yield batch
 
 
 def check_rows_out(report: Report, options: Options) -> None:

@@ -94,6 +94,14 @@ class Judge:
             first, room = following, capacity
 
 
+def nobody(judge: Judge) -> Candidates:
+    """No candidates, in the form that the judge finds them."""
+    none = np.empty(0, np.int64)
+    columns = len(judge.terms.kinds) if judge.is_fused else judge.contest.key_columns
+    boxes = () if judge.is_fused else judge.contest.no_boxes()
+    return Candidates(none, none, np.empty((0, columns), np.int64), boxes)
+
+
 def _facing(grid: Grid, probe: str) -> Grid:
     """The grid of the probing side, its tolerances as they look from there."""
     if probe == "left":

@@ -60,7 +60,7 @@ class Direction:
 
     def __init__(
         self, judge: Judge, finish: Finish[Any], finality: Finality, *, wants_unmatched: bool,
-        threads: int, output_bytes: int, with_keys: bool = False,
+        threads: int, output_bytes: int, is_live: bool, with_keys: bool = False,
         after: Direction | None = None,
     ) -> None:  # fmt: skip
         self.judge = judge
@@ -71,7 +71,7 @@ class Direction:
         self.judged_upto = NOTHING
         self.after = after
         self.windows: MemoryDirection | PagedDirection = MemoryDirection(
-            judge, threads=threads, output_bytes=output_bytes
+            judge, finality, threads=threads, output_bytes=output_bytes, is_live=is_live
         )
 
     @property

@@ -4,7 +4,7 @@
     base    kept    ▐▐▐▐▐▐▐▐▐▐▐    dropped once no probe row can reach them
 
 Judging many rows sorts both sides into ε-Grid-Order first.  Judging a few, as a live stream does
-with every row it gets, tests the base rows within reach of the order attribute one by one, without
+with every row it gets, tests the portions within reach of the order attribute row by row, without
 sorting or copying the window.  `FEW_PAIRS` is where the two cost the same: about 1 ms.
 
 Invariant: `held_bytes` is what the rows and their arrays take; `judge_bytes` bounds what judging
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic
 
 import numpy as np
@@ -24,9 +25,10 @@ import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
 
-from .block import Block, Blocks, joined_flat, offsets
-from .candidates import Candidates
-from .judge import Judge, Offsets
+from .block import Block, offsets
+from .candidates import Candidates, joined
+from .finality import Finality
+from .judge import Judge, Offsets, nobody
 from .matched import Finish, Matched, Result, unmatched_rows
 from .output import BATCH_ROWS
 
@@ -92,19 +94,6 @@ class Rows:
         self.portions = [_joined(self.portions)]
         return self.portions[0].batch
 
-    def keys(self) -> Int64s:
-        """All order keys."""
-        return np.concatenate([np.empty(0, np.int64), *(p.keys for p in self.portions)])
-
-    def flat(self, blocks: Blocks) -> Block:
-        """All rows as one flat block; each portion's is made once."""
-        parts = [blocks.flat(self._empty_batch(), np.empty(0, np.int64))]
-        for portion in self.portions:
-            if portion.block is None:
-                portion.block = blocks.flat(portion.batch, portion.keys)
-            parts.append(portion.block)
-        return joined_flat(parts)
-
     def take(self, at: Int64s) -> pa.RecordBatch:
         """The rows at these places, without joining the portions."""
         if not self.portions:
@@ -144,10 +133,16 @@ class Rows:
                 self._put(portion.where(~is_out))
         return out
 
-    def drop_below(self, bound: int) -> None:
-        """Forget the rows whose key is below `bound`."""
-        if self.has_upto(bound - 1):
+    def drop_below(self, bound: int, *, whole: bool) -> None:
+        """Forget the rows whose key is below `bound`; with `whole`, only portions that are below as
+        a whole, so that no window is copied for a few rows."""
+        if not whole and self.has_upto(bound - 1):
             self.upto(bound - 1)
+        elif any(portion.high < bound for portion in self.portions):
+            portions, self.portions, self.rows, self.size = self.portions, [], 0, 0
+            for portion in portions:
+                if portion.high >= bound:
+                    self._put(portion)
 
     def pop(self) -> Portion:
         """Take out a portion."""
@@ -179,10 +174,14 @@ class MemoryDirection:
 
     is_paged = False
 
-    def __init__(self, judge: Judge, *, threads: int, output_bytes: int) -> None:
+    def __init__(
+        self, judge: Judge, finality: Finality, *, threads: int, output_bytes: int, is_live: bool
+    ) -> None:
         self.judge = judge
         self._threads = threads
+        self._finality = finality
         self._output_bytes = output_bytes
+        self._is_live = is_live
         self.probe = Rows(judge.probe.side.stored)
         self.base = Rows(judge.base.side.stored)
 
@@ -208,7 +207,7 @@ class MemoryDirection:
 
     def drop_base(self, below: int) -> None:
         """Forget base rows that no probe row can reach any more."""
-        self.base.drop_below(below)
+        self.base.drop_below(below, whole=self._is_live)
 
     def judge_upto(
         self, last: int, finish: Finish[Result], *, with_keys: bool = False
@@ -258,21 +257,39 @@ class MemoryDirection:
         if judged.rows == 0:
             return
         rows = judged.joined()
-        probe = judged.flat(self.judge.probe)
-        base = self.base.flat(self.judge.base)
-        # Only orders that are not compiled look at the rows while they search.
-        base_rows = (
-            self.base.take(np.empty(0, np.int64)) if self.judge.is_fused else self.base.joined()
-        )
-        search = self.judge.search(
-            probe, base, (rows, base_rows), capacity=self._capacity, with_keys=with_keys
-        )
-        for found in search:
-            hits = found.candidates
-            lonely = unmatched_rows(probe.order, EVERY, found.first, found.limit, hits.probe)
-            places = np.arange(len(hits))
-            mates = Candidates(hits.probe, places, hits.keys, hits.boxes)
-            yield finish(Matched(rows, self.base.take(hits.base), mates, lonely))
+        probe = self.judge.probe.flat(rows, judged.portions[0].keys)
+        found = self._found(probe, rows, judged, with_keys=with_keys)
+        lonely = unmatched_rows(probe.order, EVERY, 0, probe.rows, found.probe)
+        mates = Candidates(found.probe, np.arange(len(found)), found.keys, found.boxes)
+        yield finish(Matched(rows, self.base.take(found.base), mates, lonely))
+
+    def _found(
+        self, probe: Block, rows: pa.RecordBatch, judged: Rows, *, with_keys: bool
+    ) -> Candidates:
+        """What the base portions within reach of the order attribute hold, one after the other."""
+        low, high = self._finality.within_reach(judged.portions[0].low, judged.portions[0].high)
+        needs_keys = with_keys or self.judge.mode == "best"
+        parts, start = [nobody(self.judge)], 0
+        for portion in self.base.portions:
+            if portion.high >= low and portion.low <= high:
+                if portion.block is None:
+                    portion.block = self.judge.base.flat(portion.batch, portion.keys)
+                for found in self.judge.search(
+                    probe, portion.block, (rows, portion.batch), capacity=probe.rows * 64,
+                    with_keys=needs_keys,
+                ):  # fmt: skip
+                    parts.append(found.candidates.shifted(start))
+            start += portion.batch.num_rows
+        return self._merged([part for part in parts if len(part)] or parts[:1])
+
+    def _merged(self, parts: list[Candidates]) -> Candidates:
+        if self.judge.mode == "best":
+            return reduce(self.judge.contest.merged, parts)
+        found = joined(parts)
+        found = found.take(np.argsort(found.probe, kind="stable"))
+        if self.judge.mode == "any":
+            found = found.take(np.unique(found.probe, return_index=True)[1])
+        return found
 
 
 class _Work(Generic[Result]):

@@ -34,7 +34,7 @@ from matwin.storage.runs import PageRef
 from matwin.storage.store import Store
 from matwin.storage.units import format_size
 
-from .candidates import Candidates
+from .candidates import Candidates, joined
 from .judge import Found, Judge
 from .matched import Finish, Matched, Result, unmatched_rows
 from .paging import Shares, blocks_of_pages, planned
@@ -264,9 +264,18 @@ class _Step(Generic[Result]):
 
     def _merge(self, page: _Open, new: Candidates) -> None:
         old = page.candidates
-        merged = new if old is None else self._judge.contest.merged(old, new)
+        merged = new if old is None else self._merged(old, new)
         self._count(merged.size - (old.size if old else 0))
         page.candidates = merged
+
+    def _merged(self, old: Candidates, new: Candidates) -> Candidates:
+        """Merge the rows that a portion is about; the others stay as they are."""
+        start = int(np.searchsorted(old.probe, new.probe[0]))
+        limit = int(np.searchsorted(old.probe, new.probe[-1], "right"))
+        if start == limit == len(old):
+            return joined([old, new])
+        merged = self._judge.contest.merged(old.slice(start, limit), new)
+        return joined([old.slice(0, start), merged, old.slice(limit, len(old))])
 
     def _count(self, size: int) -> None:
         """Count partial results against the budget."""

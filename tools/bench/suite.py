@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 QUICK_ROWS = 3_000
 GROWTH_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)
+BAR_FOR_TEXT = 1.3
 TO_FLOOR, TENTH_TIMES, PER_DOUBLING = 2.0, 2.5, 2.2
 
 
@@ -233,9 +234,11 @@ def _draw_beside(axes: Axes, rows: list[Beside]) -> None:
     at = range(len(rows))
     axes.barh(at, [row.times for row in rows], color=plot.COLOURS[6], height=0.55)
     for y, row in zip(at, rows, strict=True):
+        is_inside = row.times >= BAR_FOR_TEXT
         axes.annotate(
-            f"{row.times:,.1f}×", (row.times, y), (4, 0), textcoords="offset points",
-            va="center", fontsize=8.5,
+            f"{row.times:,.1f}×", (row.times, y), (-4 if is_inside else 4, 0),
+            textcoords="offset points", va="center", ha="right" if is_inside else "left",
+            color="white" if is_inside else "black", fontsize=8.5,
         )  # fmt: skip
         if row.reach is not None:
             axes.plot([row.reach] * 2, [y - 0.38, y + 0.38], color=plot.COLOURS[4], linewidth=2)
