@@ -12,7 +12,7 @@ Ties all stay.  Rows without an eligible partner are absent unless ``keep_unmatc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -103,7 +103,7 @@ def _inner(
     return join.reader(champions.batches(), champions.schema)
 
 
-def _twice(first: Join, second: Join) -> Iterator[Batches]:
+def _twice(first: Join, second: Join) -> Generator[Batches]:
     frontier = frontier_of_all(first)
     second.report.pages_read += first.report.pages_read
     second.report.pages_written += first.report.pages_written

@@ -16,7 +16,7 @@ judged.  Nothing is kept but the windows themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -56,7 +56,7 @@ class Union:
         self._noting = join.sides["left"].with_notes()
         self._notes_numbers = has_black_boxes(join.question)
 
-    def batches(self) -> Iterator[Batches]:
+    def batches(self) -> Generator[Batches]:
         """Output rows."""
         keeps = self._join.question.keep_unmatched
         left = self._join.direction(

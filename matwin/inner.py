@@ -12,7 +12,7 @@ handed over at the end, or as they come and go (``emit="updates"``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,7 @@ class Champions:
                 )
             self.schema = self.schema.append(pa.field(CHANGE, pa.string(), nullable=False))
 
-    def batches(self) -> Iterator[Batches]:
+    def batches(self) -> Generator[Batches]:
         """Output rows: all at the end, or every change as it comes."""
         direction = self._join.direction("left", "best", self._scored, with_keys=True)
         for found, rows in self._join.run([direction]):

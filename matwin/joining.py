@@ -81,7 +81,7 @@ class Join:
 
     def run(
         self, directions: list[Direction], *, keeps_rejected: tuple[str, ...] = ()
-    ) -> Iterator[Any]:
+    ) -> Generator[Any]:
         """What the directions hand over; rejected rows of the named sides are unmatched rows."""
 
         def rejected(side: str, rows: pa.RecordBatch) -> Iterator[Batches]:

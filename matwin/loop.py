@@ -31,7 +31,7 @@ exceeds the budget.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -108,7 +108,7 @@ class Loop:
         self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         report.budget_bytes = options.budget_bytes
 
-    def run(self, on_rejected: OnRejected) -> Iterator[Any]:
+    def run(self, on_rejected: OnRejected) -> Generator[Any]:
         """Everything the directions hand over, as soon as it is final."""
         try:
             if self._options.wants_pages:

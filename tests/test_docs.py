@@ -12,13 +12,14 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 PACKAGES = (
-    "storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench",
+    "kernels", "storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench",
     "tools.trace",
 )  # fmt: skip
 
 
 def modules() -> list[str]:
-    found = ["matwin"]
+    front = Path(importlib.import_module("matwin").__file__ or "").parent
+    found = ["matwin", *(f"matwin.{m.name}" for m in pkgutil.iter_modules([str(front)]))]
     for package in PACKAGES:
         module = importlib.import_module(f"matwin.{package}")
         found.append(module.__name__)
