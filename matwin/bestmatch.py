@@ -27,7 +27,7 @@ from .joining import Batches, Join
 from .options import Options, options_of
 from .question import Question
 from .report import Report
-from .sources import Source, source_of
+from .sources import Source, two_sources
 
 EMITS = ("final", "updates")
 
@@ -59,7 +59,7 @@ def bestmatch_join(
     >>> sorted(zip(*(joined[name].to_pylist() for name in ("celsius", "percent"))))
     [(20.5, 40), (20.5, 41), (21.0, 41), (21.0, 45)]
     """
-    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    ours, theirs = two_sources(left, right)
     question = Question.of(
         ours.schema, theirs.schema, on=on, by=by, how=how, best=True, orders=orders,
         keep_unmatched=keep_unmatched, suffixes=suffixes, distances=distances,

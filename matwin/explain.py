@@ -28,7 +28,7 @@ from .block import Blocks
 from .options import Options, options_of
 from .question import Question
 from .side import Side
-from .sources import Source, source_of
+from .sources import Source, two_sources
 from .streams import Stream
 
 WIDTH = 100
@@ -44,7 +44,7 @@ _BEST = {
 
 def explain_join(left: object, right: object, *, best: bool = True, **arguments: Any) -> str:
     """What `bestmatch_join` (or, with ``best=False``, `epsilon_join`) would do with these."""
-    sources = source_of(left, "left"), source_of(right, "right")
+    sources = two_sources(left, right)
     asked = {name: arguments.pop(name) for name in _QUESTION if name in arguments}
     asked.setdefault("how", "left" if best else "inner")
     arguments.pop("emit", None)

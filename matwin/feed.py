@@ -27,6 +27,10 @@ from .side import Side
 from .sources import Source
 from .streams import Punctuation, Sorted, Stream
 
+BINARIES = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -157,25 +161,31 @@ class Feed:
 
 
 def _plain_bytes(batch: pa.RecordBatch, plain: pa.Schema) -> int:
-    """What the rows take once their values are plain, at most."""
-    size = batch.nbytes
+    """What the rows take once their values are plain."""
     if batch.schema.equals(plain):
-        return int(size)
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            size += batch.num_rows * _longest(column.dictionary)
-        elif pa.types.is_run_end_encoded(column.type):
-            size += batch.num_rows * _longest(column.values)
-    return int(size)
+        return int(batch.nbytes)
+    return sum(map(_column_bytes, batch.columns))
 
 
-def _longest(values: pa.Array) -> int:
-    """The bytes of the longest value."""
-    if len(values) == 0:
-        return 0
-    if pa.types.is_large_string(values.type) or pa.types.is_string(values.type):
-        return int(pc.max(pc.binary_length(values)).as_py() or 0) + 8
-    return int(values.nbytes // len(values)) + 8
+def _column_bytes(column: pa.Array) -> int:
+    if pa.types.is_dictionary(column.type):
+        lengths = _lengths(column.dictionary)
+        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
+    if pa.types.is_run_end_encoded(column.type):
+        return int(pc.max(_lengths(column.values)).as_py() or 0) * len(column)
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        return int(pc.sum(_lengths(column)).as_py() or 0)
+    return int(column.nbytes)
+
+
+def _lengths(values: pa.Array) -> pa.Array:
+    """The bytes of each value, with its offset."""
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    if any(test(values.type) for test in BINARIES):
+        return pc.add(pc.cast(pc.binary_length(values), pa.int64()), 8)
+    each = values.nbytes // max(len(values), 1)
+    return pa.array(np.full(len(values), each + 8))
 
 
 def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:

@@ -39,7 +39,7 @@ from .options import Options, options_of
 from .question import Question
 from .report import Report
 from .side import Side
-from .sources import Source, source_of
+from .sources import Source, two_sources
 from .streams import Sorted, Stream, stream
 
 EVALUATED_AT = "evaluated_at"
@@ -73,7 +73,7 @@ def fixed_window_join(
     >>> [tuple(row.values()) for row in found.read_all().to_pylist()]
     [(2, 1, 5, 2, 8), (3, 1, 5, 3, 6), (4, 4, 9, 2, 8)]
     """
-    sources = {"left": source_of(left, "left"), "right": source_of(right, "right")}
+    sources = dict(zip(("left", "right"), two_sources(left, right), strict=True))
     arguments = {
         "on": on, "how": how, "by": by, "orders": orders, "keep_unmatched": keep_unmatched,
         "suffixes": suffixes, "distances": distances,

@@ -11,7 +11,9 @@ number of ties takes no room: a pair is best for its left row exactly when its d
 Orders that are black boxes have no distances; there the numbers of the right rows are noted.
 
 The right direction's base is therefore fed by the left direction, and complete as far as that has
-judged.  Nothing is kept but the windows themselves.
+judged.  Nothing is kept but the windows themselves.  The price on live streams: a pair that is best
+for its right row only leaves when its left row has been judged too, up to twice the tolerance later
+than with ``how="right"``.
 """
 
 from __future__ import annotations

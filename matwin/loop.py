@@ -169,19 +169,26 @@ class Loop:
     def _has_room(self) -> bool:
         """Whether another portion fits the memory; pages make room by themselves."""
         portion = self._limit // PORTION_SHARE
-        return self._store is not None or self._memory_needed() + portion <= self._limit
+        if self._store is not None:
+            return True
+        if any(windows.exceeds_offsets for windows in self._in_memory()):
+            return False
+        return self._memory_needed() + portion <= self._limit
 
     def _made_room(self) -> Iterator[Any]:
         """A step to make room in memory; when it leaves little, on to pages."""
         self._look_for_order()
         yield from self._step()
-        if self._memory_needed() > self._limit // 2:
+        is_large = any(windows.exceeds_offsets for windows in self._in_memory())
+        if is_large or self._memory_needed() > self._limit // 2:
             self._move_to_pages("the windows do not fit the memory")
 
     def _memory_needed(self) -> int:
         """What the windows in memory take, judging and output included."""
-        held = sum(windows.held_bytes + windows.judge_bytes for windows in self._in_memory())
-        held += self._limit // OUTPUT_SHARE
+        everyone = list(self._in_memory())
+        held = sum(windows.held_bytes for windows in everyone)
+        # One direction judges at a time.
+        held += max((w.judge_bytes + w.output_bytes for w in everyone), default=0)
         # What a direction has judged is another's base, with notes.
         held += sum(2 * d.after.held_bytes for d in self._directions if d.after)
         self._report.peak_bytes = max(self._report.peak_bytes, held)

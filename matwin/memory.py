@@ -34,6 +34,7 @@ from .output import BATCH_ROWS
 
 FEW_PAIRS = 400_000
 PAIR_BYTES = 48
+OFFSETS_MAX = 2**31 - 2**28
 """What a pair takes beside its output row: row numbers, keys."""
 EVERY = (INT64_MIN, INT64_MAX)
 PIECE_ROWS_MIN, PIECE_ROWS_MAX = 1 << 12, 1 << 17
@@ -196,6 +197,18 @@ class MemoryDirection:
         probe, base = self.judge.probe.bytes_per_row(), self.judge.base.bytes_per_row()
         copies = 2 * (self.probe.size + self.base.size)
         return copies + 3 * (self.probe.rows * probe + self.base.rows * base)
+
+    @property
+    def output_bytes(self) -> int:
+        """What output that is under way takes at most."""
+        widths = [rows.size // max(rows.rows, 1) for rows in (self.probe, self.base)]
+        portions = 2 * self._threads + 1
+        return min(self._output_bytes, portions * BATCH_ROWS * (sum(widths) + PAIR_BYTES))
+
+    @property
+    def exceeds_offsets(self) -> bool:
+        """Whether a side has more bytes than a column's 32-bit offsets can tell."""
+        return max(self.probe.size, self.base.size) > OFFSETS_MAX
 
     def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows of a side."""

@@ -61,6 +61,17 @@ def source_of(data: object, name: str) -> Source:
     )
 
 
+def two_sources(left: object, right: object) -> tuple[Source, Source]:
+    """Both sides of a join; one that can be read only once can't be both."""
+    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    if left is right and not ours.is_repeatable:
+        raise InputError(
+            "left and right are the same source, which can be read only once; give a table, or "
+            "two readers"
+        )
+    return ours, theirs
+
+
 def is_iterable_source(data: object) -> bool:
     """Whether the source is an iterable of items that come one after the other."""
     is_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")

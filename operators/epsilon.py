@@ -24,7 +24,7 @@ from matwin.loop import Direction
 from matwin.matched import Matched
 from matwin.options import options_of
 from matwin.question import Question
-from matwin.sources import source_of
+from matwin.sources import two_sources
 from matwin.storage.grid import Tolerance
 
 
@@ -49,7 +49,7 @@ def epsilon_join(
     >>> matwin.epsilon_join(trades, quotes, on={"t": (-2, 0)}).read_all().to_pydict()["bid"]
     [1.4, 1.5]
     """
-    ours, theirs = source_of(left, "left"), source_of(right, "right")
+    ours, theirs = two_sources(left, right)
     question = Question.of(
         ours.schema, theirs.schema, on=on, by=by, how=how, best=False, suffixes=suffixes,
         distances=distances,

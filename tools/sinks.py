@@ -65,12 +65,16 @@ def write(
     with _to_stdout(kind) if is_stdout else _to_file(name) as file:
         with _explained(name):
             sink = _SINKS[kind](file, reader.schema, is_stdout, max_rows_shown)
-        for batch in reader:
+        try:
+            for batch in reader:
+                with _explained(name):
+                    sink.add(batch)
+                rows += batch.num_rows
             with _explained(name):
-                sink.add(batch)
-            rows += batch.num_rows
-        with _explained(name):
-            sink.finish(rows)
+                sink.finish(rows)
+        except BaseException:
+            sink.abandon()
+            raise
     return rows
 
 
@@ -112,6 +116,10 @@ class Sink(ABC):
         """Write what comes after the rows, of which there were so many."""
         self.file.flush()
 
+    def abandon(self) -> None:
+        """Give up: nobody wants the rest."""
+        return
+
 
 class Grouped(Sink):
     """A binary format, whose groups should not be small: batches are gathered."""
@@ -146,6 +154,10 @@ class Grouped(Sink):
     def finish(self, rows: int) -> None:
         self._flush()
         self.writer.close()
+
+    def abandon(self) -> None:
+        with suppress(OSError, ValueError, pa.ArrowException):
+            self.writer.close()  # while its file is open: it would close itself later, aloud
 
 
 class Parquet(Grouped):

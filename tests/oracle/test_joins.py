@@ -241,6 +241,7 @@ def test_readings_and_their_own_sensor(how: str) -> None:
 
 
 @needs_data
+@pytest.mark.slow
 def test_all_readings() -> None:
     asked = readings(NEAR)
     found, _ = asked.run()
@@ -295,8 +296,7 @@ def on_time(table: pa.Table, lateness: int) -> pa.Table:
 
 
 @needs_data
-@pytest.mark.parametrize("lateness", [5, 60, 900])
-@pytest.mark.parametrize("best", [True, False])
+@pytest.mark.parametrize(("best", "lateness"), [(True, 5), (True, 60), (True, 900), (False, 60)])
 def test_logs_in_the_order_they_were_written(best: bool, lateness: int) -> None:
     written = [real(f"zeek_wrccdc/{name}_raw_order") for name in ("ssl", "dns")]
     kept = [on_time(table, lateness * SECOND) for table in written]

@@ -38,7 +38,7 @@ def suite_of(rows: int, seed: int = 0) -> Suite:
     small = Case("bestmatch", few, 32, seed=seed)
     large = Case("bestmatch", rows, 36, seed=seed)
     growing = Case("bestmatch", rows, 36, is_growing=True, seed=seed)
-    against = [Versus(DUCKDB_CELLS, few, 80), Versus(DUCKDB, few), Versus(NESTED_LOOPS, few)]
+    against = [Versus(DUCKDB_CELLS, few, 80), Versus(DUCKDB, few, 80), Versus(NESTED_LOOPS, few)]
     return Suite(
         beside=[(small, against), (large, [Versus(DUCKDB_CELLS, min(rows, 10 * few))])],
         own=[small, large],

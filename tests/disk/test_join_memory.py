@@ -1,0 +1,96 @@
+"""Joins of files ten times the budget: the process stays near it, and inside a memory cgroup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support import call_in_child, memory_limit
+
+import matwin
+from matwin.report import Report
+
+pytestmark = [pytest.mark.disk, pytest.mark.slow]
+
+MB = 10**6
+ROWS, GROUP = 1_200_000, 100_000  # 48 MB a side
+BUDGET = 8 * 2**20
+WARM = pa.table({name: np.arange(100) for name in ("t", "id", "v", "w")} | {"x": np.ones(100)})
+
+
+def write(path: Path, seed: int, *, is_sorted: bool) -> None:
+    """A file of rows, one group after the other."""
+    random = np.random.default_rng(seed)
+    with pq.ParquetWriter(path, _rows(random, 0, is_sorted).schema) as writer:
+        for first in range(0, ROWS, GROUP):
+            writer.write_table(_rows(random, first, is_sorted))
+
+
+def _rows(random: Any, first: int, is_sorted: bool) -> pa.Table:
+    spread = (first * 10, (first + GROUP) * 10) if is_sorted else (0, ROWS * 10)
+    t = random.integers(*spread, GROUP)
+    ids = np.arange(first, first + GROUP)
+    columns = {"t": np.sort(t) if is_sorted else t, "x": random.random(GROUP)}
+    return pa.table({**columns, "id": ids, "v": ids, "w": ids})
+
+
+def join(folder: str, best: bool, how: str, memory: int) -> dict[str, Any]:
+    """Join the two files; what came out and what it took."""
+    run = matwin.bestmatch_join if best else matwin.epsilon_join
+    for options in ({}, {"materialize": "slab", "memory": BUDGET}):  # compiled, not measured
+        run(WARM, WARM, on={"t": 3, "x": 1.0}, how=how, **options).read_all()
+    _peak_begins_anew()
+    start, report = _resident("VmRSS"), Report()
+    sides = [str(Path(folder) / f"{name}.parquet") for name in ("left", "right")]
+    rows = total = 0
+    for batch in run(*sides, on={"t": 200, "x": 0.1}, how=how, memory=memory, report=report):
+        rows += batch.num_rows
+        total += int(np.asarray(batch["id_left"]).sum() % 1_000_003)
+    return {
+        "rows": rows, "sum": total % 1_000_003, "peak": _resident("VmHWM") - start,
+        "counted": report.peak_bytes, "written": report.pages_written, "steps": report.steps,
+    }  # fmt: skip
+
+
+def _resident(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+def _peak_begins_anew() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+@pytest.fixture(scope="module", params=["sorted", "unsorted"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp(request.param)
+    for seed, name in enumerate(("left", "right")):
+        write(made / f"{name}.parquet", seed, is_sorted=request.param == "sorted")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("best", "how"), [(True, "left"), (True, "full"), (True, "inner"), (False, "inner")]
+)
+def test_the_process_stays_near_the_budget(folder: Path, best: bool, how: str) -> None:
+    told = call_in_child(join, str(folder), best, how, BUDGET)
+    roomy = call_in_child(join, str(folder), best, how, 2**31)
+    assert told["rows"] == roomy["rows"] > 0
+    assert told["counted"] <= BUDGET
+    assert told["peak"] <= BUDGET + 150 * MB, told
+    is_sorted = folder.name.startswith("sorted")
+    assert (told["written"] == 0) == is_sorted  # slabs fit, and nothing is written
+    assert told["steps"] > 2 or not is_sorted
+    assert roomy["written"] == 0
+
+
+def test_inside_a_memory_cgroup(folder: Path) -> None:
+    """96 MB of rows, a budget of 8 MiB, and the kernel kills whoever takes 384 MB in all, the
+    libraries and the page cache included."""
+    with memory_limit(384 * 2**20) as group:
+        told = call_in_child(join, str(folder), True, "left", BUDGET, before=group.enter)
+    assert told["rows"] > 0
