@@ -131,10 +131,10 @@ class Feed:
 
     def find_sorted(self) -> bool:
         """Look through a source that can be read again: if it is sorted, its order is known."""
-        if self._order is not None or not self.source.is_repeatable or self.side.hidden:
+        if self._order is not None or not self.source.is_repeatable:
             return self.is_ordered
         name = self.side.grid.order.name
-        if name not in self.side.schema.names:
+        if name not in self.side.schema.names:  # compared in another type than it has
             return False
         last: int | None = None
         for batch in self.source.batches([name]):

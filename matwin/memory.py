@@ -146,8 +146,8 @@ class Rows:
                     self._put(portion)
 
     def pop(self) -> Portion:
-        """Take out a portion."""
-        portion = self.portions.pop()
+        """Take out the first portion."""
+        portion = self.portions.pop(0)
         self.rows -= portion.batch.num_rows
         self.size -= portion.size
         return portion

@@ -84,7 +84,7 @@ class PagedDirection:
             self._windows[side].append(rows)
 
     def waiting(self, last: int) -> bool:
-        """Whether some probe row could be judged: surely not without a page or a tail."""
+        """Whether some probe row could be judged: pages are not asked, a step finds out."""
         return True
 
     def drop_base(self, below: int) -> None:

@@ -58,15 +58,25 @@ def _draw_dimensions(axes: Axes, points: list[Point]) -> None:
 
 
 def _draw_lines(axes: Axes, points: list[Point], place: str) -> None:
-    from .paper_bestmatch import LINES
+    """A point that was given up is a hollow mark at the time when it was, and no line leads there."""
+    from .paper_bestmatch import LINES, POINT_SECONDS
 
     for number, line in enumerate(LINES):
-        here = [p for p in points if p.line == line and p.seconds is not None]
+        here = [p for p in points if p.line == line]
+        colour = plot.COLOURS[(4, 0, 6, 2, 3)[number]]
         axes.plot(
-            [getattr(p, place) for p in here], [p.seconds or 0 for p in here], label=line,
-            color=plot.COLOURS[(4, 0, 6, 2, 3)[number]], marker=plot.MARKERS[number],
-            markersize=5, linewidth=1.6,
+            [getattr(p, place) for p in here],
+            [float("nan") if p.seconds is None else p.seconds for p in here],
+            label=line, color=colour, marker=plot.MARKERS[number], markersize=5, linewidth=1.6,
         )  # fmt: skip
+        for point in here:
+            if point.seconds is None:
+                at = getattr(point, place), POINT_SECONDS
+                axes.plot(*at, plot.MARKERS[number], color=colour, markersize=6, fillstyle="none")
+                axes.annotate(
+                    f"> {POINT_SECONDS:g} s", at, (0, 6), textcoords="offset points",
+                    ha="center", color=colour, fontsize=8.5,
+                )  # fmt: skip
 
 
 def _draw_delivery(axes: Axes, name: str, deliveries: list[Delivery]) -> None:
