@@ -19,8 +19,9 @@ results never take more than `partial_bytes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic
 
 import numpy as np
@@ -126,12 +127,11 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit(Generic[Result]):
-    """What a worker has made of a pair of pages: the first portion, and where to go on."""
+class _Visit:
+    """What a worker has found in a pair of pages: the first portion, and where to go on."""
 
     pair: Pair
     found: Found
-    results: list[Result] = field(default_factory=list)
 
 
 class _Step(Generic[Result]):
@@ -207,13 +207,10 @@ class _Step(Generic[Result]):
             report.pairs_visited += 1
             yield from self._taken(number, visit, stretches[number])
 
-    def _visit(self, pair: Pair, stretch: tuple[int, int]) -> _Visit[Result]:
-        """The first portion of a pair of pages; runs on a worker."""
-        found = next(self._search(pair, *stretch))
-        visit: _Visit[Result] = _Visit(pair, found)
-        if self._judge.mode == "all" and len(found.candidates):
-            visit.results.append(self._handed_over(pair, found))
-        return visit
+    def _visit(self, pair: Pair, stretch: tuple[int, int]) -> _Visit:
+        """The first portion of a pair of pages; runs on a worker.  Only numbers come back: output
+        rows are made one batch at a time, or the workers' would take most of a small budget."""
+        return _Visit(pair, next(self._search(pair, *stretch)))
 
     def _search(self, pair: Pair, first: int, limit: int) -> Iterator[Found]:
         probe, base = self._blocks(pair.left, "probe"), self._blocks(pair.right, "base")
@@ -226,17 +223,15 @@ class _Step(Generic[Result]):
         """Rows below the page's own bound have been judged before."""
         return ref.low, self._last
 
-    def _taken(
-        self, number: int, visit: _Visit[Result], stretch: tuple[int, int]
-    ) -> Iterator[Result]:
+    def _taken(self, number: int, visit: _Visit, stretch: tuple[int, int]) -> Iterator[Result]:
         """Take what a visit found, and the rest of it where one portion was not enough."""
-        yield from visit.results
-        self._note(number, visit.pair, visit.found)
+        rest: Iterable[Found] = ()
         if visit.found.limit < stretch[1]:
-            for found in self._search(visit.pair, visit.found.limit, stretch[1]):
-                if self._judge.mode == "all" and len(found.candidates):
-                    yield self._handed_over(visit.pair, found)
-                self._note(number, visit.pair, found)
+            rest = self._search(visit.pair, visit.found.limit, stretch[1])
+        for found in chain([visit.found], rest):
+            if self._judge.mode == "all" and len(found.candidates):
+                yield self._handed_over(visit.pair, found)
+            self._note(number, visit.pair, found)
         page = self._open[number]
         page.visits -= 1
         if page.visits == 0:

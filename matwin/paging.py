@@ -3,7 +3,8 @@
     budget ─┬─ write space, what the windows hold
             ├─ frames: pages of both sides, each with the arrays made from it
             ├─ partial results: a quarter, for bestmatch only
-            └─ output: an eighth, for what workers have found and is not handed over yet
+            └─ output: an eighth, a quarter for ε-joins: pairs that workers have found and that are
+               not handed over yet, as numbers, and the batch that is being made of them
 
 Bestmatch: a schedule that finishes one probe page before the next keeps one page of partial results
 open; any other keeps as many as it leaves unfinished.  `auto` takes the schedule that reads least
@@ -35,7 +36,7 @@ PARTIAL_RATIO = 4
 READ_AHEAD = 2
 FRAMES_MIN = 2
 PORTIONS = 8
-"""Portions of output in flight: what two workers have queued, and what is being handed over."""
+"""Portions in flight: what two workers have queued (see `Walk.each`), and room for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Shares:
         block_bytes = rows * max(judge.probe.bytes_per_row(), judge.base.bytes_per_row())
         room = pool.budget_bytes - pool.write_space - pool.held_bytes
         partial = room // 4 if judge.mode == "best" else room // 16
-        output = room // 8
+        output = room // 8 if judge.mode == "best" else room // 4
         frame_bytes = page_bytes + block_bytes
         frames = (room - partial - output) // frame_bytes - READ_AHEAD - 1
         if frames < FRAMES_MIN:
@@ -71,9 +72,9 @@ class Shares:
                 f"({smallest} bytes) or a smaller page_size",
                 smallest_bytes=smallest,
             )
-        widest = max([ref.size // max(ref.rows, 1) for ref in refs], default=1)
-        capacity = output // (PORTIONS * (2 * widest + 40))
-        partial_page = rows * PARTIAL_RATIO * 8 * (2 + len(judge.question.attributes))
+        pair_bytes = 8 * (2 + (len(judge.question.attributes) if judge.mode == "best" else 0))
+        capacity = output // (PORTIONS * pair_bytes)
+        partial_page = rows * PARTIAL_RATIO * pair_bytes
         return cls(
             int(frames), partial, int(frames) * block_bytes + output,
             max(64, min(int(capacity), BATCH_ROWS)), partial_page,

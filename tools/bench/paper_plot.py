@@ -58,7 +58,7 @@ def _draw_dimensions(axes: Axes, points: list[Point]) -> None:
 
 
 def _draw_lines(axes: Axes, points: list[Point], place: str) -> None:
-    """A point that was given up is a hollow mark at the time when it was, and no line leads there."""
+    """A point that was given up is a hollow mark, and no line leads there."""
     from .paper_bestmatch import LINES, POINT_SECONDS
 
     for number, line in enumerate(LINES):
