@@ -17,8 +17,9 @@ from matwin.report import Report
 pytestmark = [pytest.mark.disk, pytest.mark.slow]
 
 MB = 10**6
-ROWS, GROUP = 1_200_000, 100_000  # 48 MB a side
-BUDGET = 8 * 2**20
+ROWS, GROUP = 300_000, 50_000  # 12 MB a side
+BUDGET = 2 * 2**20
+PAGE = "64KiB"
 WARM = pa.table({name: np.arange(100) for name in ("t", "id", "v", "w")} | {"x": np.ones(100)})
 
 
@@ -41,13 +42,17 @@ def _rows(random: Any, first: int, is_sorted: bool) -> pa.Table:
 def join(folder: str, best: bool, how: str, memory: int) -> dict[str, Any]:
     """Join the two files; what came out and what it took."""
     run = matwin.bestmatch_join if best else matwin.epsilon_join
-    for options in ({}, {"materialize": "slab", "memory": BUDGET}):  # compiled, not measured
+    for options in (
+        {},
+        {"materialize": "slab", "memory": BUDGET, "page_size": PAGE},
+    ):  # compiled, not measured
         run(WARM, WARM, on={"t": 3, "x": 1.0}, how=how, **options).read_all()
     _peak_begins_anew()
     start, report = _resident("VmRSS"), Report()
     sides = [str(Path(folder) / f"{name}.parquet") for name in ("left", "right")]
     rows = total = 0
-    for batch in run(*sides, on={"t": 200, "x": 0.1}, how=how, memory=memory, report=report):
+    options: dict[str, Any] = {"memory": memory, "page_size": PAGE}
+    for batch in run(*sides, on={"t": 200, "x": 0.1}, how=how, report=report, **options):
         rows += batch.num_rows
         total += int(np.asarray(batch["id_left"]).sum() % 1_000_003)
     return {
@@ -81,7 +86,7 @@ def test_the_process_stays_near_the_budget(folder: Path, best: bool, how: str) -
     roomy = call_in_child(join, str(folder), best, how, 2**31)
     assert told["rows"] == roomy["rows"] > 0
     assert told["counted"] <= BUDGET
-    assert told["peak"] <= BUDGET + 150 * MB, told
+    assert told["peak"] <= BUDGET + 100 * MB, told
     is_sorted = folder.name.startswith("sorted")
     assert (told["written"] == 0) == is_sorted  # slabs fit, and nothing is written
     assert told["steps"] > 2 or not is_sorted
@@ -89,7 +94,7 @@ def test_the_process_stays_near_the_budget(folder: Path, best: bool, how: str) -
 
 
 def test_inside_a_memory_cgroup(folder: Path) -> None:
-    """96 MB of rows, a budget of 8 MiB, and the kernel kills whoever takes 384 MB in all, the
+    """24 MB of rows, a budget of 2 MiB, and the kernel kills whoever takes 384 MB in all, the
     libraries and the page cache included."""
     with memory_limit(384 * 2**20) as group:
         told = call_in_child(join, str(folder), True, "left", BUDGET, before=group.enter)
