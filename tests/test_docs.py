@@ -57,5 +57,5 @@ def test_the_readme_names_only_commands_that_exist() -> None:
     from matwin.tools.cli import COMMANDS
 
     known = {" ".join(words) for words in COMMANDS}
-    named = set(re.findall(r"`matwin ((?:bench |trace )?\w+)", README.read_text()))
+    named = set(re.findall(r"`matwin ((?:bench |trace )?[\w-]+)", README.read_text()))
     assert named <= known

@@ -40,7 +40,7 @@ from .measures import Disagreement
 from .paper_data import DISTRIBUTIONS, EPSILON, streams, tolerances
 from .paper_steps import standard_steps
 from .rivals import nested_loops
-from .schedule import _Progress as Progress
+from .schedule import Progress
 
 STEPS = 50
 BOUNDS = np.linspace(1 / STEPS, 1, STEPS)

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def measure(cases: list[Case], repeat: int = 1, width: int = WIDTH) -> Iterator[Row]:
     """A row for each case."""
-    progress = _Progress(len(cases))
+    progress = Progress(len(cases))
     try:
         progress.say(0, "compiling")
         compile_all()
@@ -158,7 +158,7 @@ def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
     return result, time.perf_counter() - start
 
 
-class _Progress:
+class Progress:
     """A line that tells how far it is, on a terminal; nothing in a pipe."""
 
     def __init__(self, total: int) -> None:

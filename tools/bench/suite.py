@@ -21,7 +21,7 @@ from matwin.storage.units import format_size
 from . import plot
 from .joins import Case
 from .measures import Beside, Grown, Own, Versus, beside, growth, own
-from .schedule import _Progress as Progress
+from .schedule import Progress
 from .tenth import BEYOND_BYTES
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 QUICK_ROWS = 3_000
 GROWTH_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)
-BAR_FOR_TEXT = 1.3
+BAR_FOOT, BAR_FOR_TEXT = 0.5, 1.5
 TO_FLOOR, TENTH_TIMES, PER_DOUBLING = 2.0, 2.5, 2.2
 
 
@@ -234,11 +234,11 @@ def _draw_beside(axes: Axes, rows: list[Beside]) -> None:
     at = range(len(rows))
     axes.barh(at, [row.times for row in rows], color=plot.COLOURS[6], height=0.55)
     for y, row in zip(at, rows, strict=True):
-        is_inside = row.times >= BAR_FOR_TEXT
+        is_inside = row.times >= BAR_FOR_TEXT  # at its foot, where no mark stands
         axes.annotate(
-            f"{row.times:,.1f}×", (row.times, y), (-4 if is_inside else 4, 0),
-            textcoords="offset points", va="center", ha="right" if is_inside else "left",
-            color="white" if is_inside else "black", fontsize=8.5,
+            f"{row.times:,.1f}×", (BAR_FOOT if is_inside else row.times, y), (4, 0),
+            textcoords="offset points", va="center", color="white" if is_inside else "black",
+            fontsize=8.5,
         )  # fmt: skip
         if row.reach is not None:
             axes.plot([row.reach] * 2, [y - 0.38, y + 0.38], color=plot.COLOURS[4], linewidth=2)
@@ -246,7 +246,7 @@ def _draw_beside(axes: Axes, rows: list[Beside]) -> None:
     axes.invert_yaxis()
     axes.grid(False, axis="y")
     axes.set_axisbelow(True)
-    axes.set_xlim(0.5, max(max(1.5 * (row.reach or 1), 3 * row.times) for row in rows))
+    axes.set_xlim(BAR_FOOT, max(max(1.5 * (row.reach or 1), 3 * row.times) for row in rows))
     plot.log_axis(axes, "x", (1, 3, 10, 30, 100, 300, 1000, 3000), "{:g}×".format)
     axes.set_title("Times as fast as others")
     axes.set_xlabel("their time / ours; the mark is what is to be reached")
