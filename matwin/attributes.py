@@ -82,9 +82,6 @@ class KeyPair:
         return replace(self, left=self.right, right=self.left)
 
 
-Names = "str | tuple[str, str]"
-
-
 def attributes_of(
     left: pa.Schema,
     right: pa.Schema,

@@ -11,7 +11,6 @@ any join here does.  `Terms` are the constants of a question in the same form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,17 +179,6 @@ class Blocks:
         """What a block takes for each row."""
         numbers = sum(name is not None for name in self.side.attributes)
         return 8 * (len(self.grid.axes) + 1 + len(self.side.keys) + numbers)
-
-
-def joined_flat(blocks: Sequence[Block]) -> Block:
-    """Flat blocks as one."""
-    return Block(
-        np.concatenate([block.cells for block in blocks]),
-        np.concatenate([block.order for block in blocks]),
-        np.concatenate([block.ints for block in blocks]),
-        np.concatenate([block.floats for block in blocks]),
-        is_flat=True,
-    )
 
 
 def _matrix(columns: list[Any], rows: int, dtype: Any) -> Any:

@@ -173,8 +173,6 @@ def _joined(portions: list[Portion]) -> Portion:
 class MemoryDirection:
     """Probe rows and base rows of one direction, in memory."""
 
-    is_paged = False
-
     def __init__(
         self, judge: Judge, finality: Finality, *, threads: int, output_bytes: int, is_live: bool
     ) -> None:

@@ -115,10 +115,5 @@ def order_of(given: object, column: str) -> Order:
     )
 
 
-def is_numeric_order(order: Order) -> bool:
-    """Whether the order turns a pair into a number."""
-    return isinstance(order, MinDistance | Youngest | Minimize)
-
-
 def _name(function: Any) -> str:
     return str(getattr(function, "__name__", None) or repr(function))

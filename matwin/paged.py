@@ -52,8 +52,6 @@ class _Overflow(Exception):
 class PagedDirection:
     """Probe and base window of one direction, in a store."""
 
-    is_paged = True
-
     def __init__(
         self, judge: Judge, store: Store, names: dict[str, str], arrivals: dict[str, str], *,
         materialize: str, schedule: str, threads: int, wants_unmatched: bool, report: Report,

@@ -10,7 +10,6 @@ attribute, in the type both sides are compared in; the user's columns are carrie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,8 +201,3 @@ def _first_failure(column: pa.Array, wanted: pa.DataType) -> int:
         except pa.ArrowInvalid:
             high = middle
     return low
-
-
-def hidden_names(side: Side) -> Sequence[str]:
-    """Stored columns that are not the user's."""
-    return [name for name in side.stored.names if name not in side.schema.names]
