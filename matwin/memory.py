@@ -243,7 +243,7 @@ class MemoryDirection:
         workers make output rows of them.
 
         In a small budget they hand over numbers only, and rows are made one batch at a time: 1M
-        rows a side in 8 MiB take 4,900 portions of rows, but 700 of numbers.
+        rows a side in 8 MiB took 4,900 portions of rows (2.5 s) and take 2,200 of numbers (1.3 s).
         """
         widths = [rows.size // max(rows.rows, 1) for rows in (self.probe, self.base)]
         portions = 2 * self._threads + 1
