@@ -97,7 +97,8 @@ class Output:
             younger = np.maximum(a, b).astype(stored_dtype(attribute.type))
             return pa.array(younger).cast(attribute.type)
         if a.dtype == np.float64:
-            return pa.array(np.abs(b - a))
+            with np.errstate(over="ignore"):  # farther apart than floats go: infinitely
+                return pa.array(np.abs(b - a))
         apart = np.where(a > b, a, b).view(np.uint64) - np.where(a > b, b, a).view(np.uint64)
         return _as_distance(apart, attribute)
 
