@@ -4,6 +4,10 @@ from matwin.bestmatch import bestmatch_join as bestmatch_join
 from matwin.explain import explain_join as explain_join
 from matwin.fixed import fixed_window_join as fixed_window_join
 from matwin.operators.epsilon import epsilon_join as epsilon_join
+from matwin.operators.wjoin.constraints import path as path
+from matwin.operators.wjoin.constraints import then as then
+from matwin.operators.wjoin.explain import explain_window_join as explain_window_join
+from matwin.operators.wjoin.join import window_join as window_join
 from matwin.orders import min_distance as min_distance
 from matwin.orders import minimize as minimize
 from matwin.orders import partial_order as partial_order
@@ -24,5 +28,6 @@ from matwin.streams import ReadAhead as ReadAhead
 from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
 from matwin.tools.verify import verify as verify
+from matwin.tools.verify_window import verify_window_join as verify_window_join
 
 __version__: str

@@ -51,20 +51,21 @@ def explain_join(left: object, right: object, *, best: bool = True, **arguments:
     question = Question.of(sources[0].schema, sources[1].schema, best=best, **asked)
     options = options_of("explain_join", arguments)
     lines = [f"{question.how} {'bestmatch' if best else 'ε-'}{' ' if best else ''}join"]
-    lines += _labelled("eligible", _eligible(question))
+    lines += labelled("eligible", _eligible(question))
     if best:
         orders = ", ".join(f"{a.name} ({a.order!r})" for a in question.attributes)
-        lines += _labelled("best", [_BEST[question.how].format(orders)])
+        lines += labelled("best", [_BEST[question.how].format(orders)])
     for name, source in zip(("left", "right"), sources, strict=True):
-        lines += _labelled(name, [_size(source, getattr(question.order, name))])
+        lines += labelled(name, [source_size(source, getattr(question.order, name))])
     memory = f"{format_size(options.budget_bytes)} in pages of {format_size(options.page_bytes)}"
-    lines += _labelled("memory", [f"{memory}, {options.workers} threads"])
-    lines += _labelled("plan", _plan(question, sources, options))
-    lines += _labelled("output", [", ".join(question.schema.names)])
+    lines += labelled("memory", [f"{memory}, {options.workers} threads"])
+    lines += labelled("plan", _plan(question, sources, options))
+    lines += labelled("output", [", ".join(question.schema.names)])
     return "\n".join(lines)
 
 
-def _labelled(label: str, texts: list[str]) -> list[str]:
+def labelled(label: str, texts: list[str]) -> list[str]:
+    """Lines under a label, wrapped."""
     lines = [line for text in texts for line in textwrap.wrap(text, WIDTH - 12)]
     first, *rest = lines or [""]
     return [f"  {label + ':':<10}{first}", *(" " * 12 + line for line in rest)]
@@ -83,7 +84,8 @@ def _constraint(a: Attribute) -> str:
     return f"{a.lo}{unit} <= right.{a.right} - left.{a.left} <= {a.hi}{unit}"
 
 
-def _size(source: Source, order: str) -> str:
+def source_size(source: Source, order: str) -> str:
+    """What is known of a source without reading it."""
     rows = "an unknown number of rows" if source.rows_hint is None else f"{source.rows_hint} rows"
     size = "" if source.bytes_hint is None else f", {format_size(source.bytes_hint)}"
     if not isinstance(source, Stream):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,7 @@ import pyarrow.compute as pc
 from matwin.storage.columns import Int64s, order_key
 from matwin.storage.errors import InputError
 
-from .attributes import Attribute
-from .finality import DONE, check_streamable
+from .finality import DONE
 from .frontier import frontier_of, punctuation_key
 from .report import SideReport
 from .side import Side
@@ -30,6 +30,16 @@ from .streams import Punctuation, Sorted, Stream
 BINARIES = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
 )  # fmt: skip
+
+
+Items = Iterator[Any]
+"""Batches, `Punctuation`s, and None where a stream has nothing to say now."""
+_END = object()
+
+
+def items_of(source: Source) -> Items:
+    """What a source has to say, in order."""
+    return source.items() if isinstance(source, Stream) else source.batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,11 @@ class Portion:
 class Feed:
     """One side while it is read."""
 
-    def __init__(self, source: Source, side: Side, order: Attribute, report: SideReport) -> None:
+    def __init__(
+        self, source: Source, side: Side, report: SideReport,
+        tolerance: tuple[int | float, int | float] | None, items: Items | None = None,
+    ) -> None:  # fmt: skip
+        """`items` are the source's, where somebody else reads them."""
         self.source = source
         self.side = side
         self.report = report
@@ -55,16 +69,12 @@ class Feed:
         self._order = source.order if isinstance(source, Stream) else None
         self._late = source.late if isinstance(source, Stream) else "error"
         if isinstance(source, Stream):
-            check_streamable(order, side.name)
-            _check_order_attribute(source, getattr(order, side.name), side.name)
-        tolerance = None if order.lo is None else (order.lo, order.hi)
+            _check_order_attribute(source, side.given[0], side.name)
         self._frontier = frontier_of(
             self._order, field=side.order_field, tolerance=tolerance, late=self._late,
             source=source.name or side.name,
         )  # fmt: skip
-        self._items: Iterator[pa.RecordBatch | Punctuation] = (
-            source.items() if isinstance(source, Stream) else source.batches()
-        )
+        self._items: Items = items or items_of(source)
         self.is_done = False
         self._largest: int | None = None
         self._rest: pa.RecordBatch | None = None
@@ -86,14 +96,21 @@ class Feed:
             return "unsorted"
         return "sorted" if isinstance(self._order, Sorted) else "late"
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether a part of the last batch is still to be read."""
+        return self._rest is not None
+
     def read(self, rows_at_a_time: Callable[[int, int], int]) -> Portion | None:
-        """The next rows; None at the end, or where a punctuation came instead.
+        """The next rows; None at the end, or where something else came instead.
 
         A large batch comes in parts, so that the other side can keep pace.
         """
-        item = self._rest if self._rest is not None else next(self._items, None)
+        item = self._rest if self._rest is not None else next(self._items, _END)
         self._rest = None
-        if item is None:
+        if item is None:  # nothing to say now
+            return None
+        if item is _END:
             self.is_done = True
             self._frontier.finish()
             return None

@@ -151,7 +151,9 @@ class Evaluation:
         source = self._sources[name]
         if not isinstance(source, Stream):
             source = self._sorted(store, source, name)
-        return Feed(source, self._sides[name], self._clock, getattr(self._report, name))
+        lo, hi = self._clock.lo, self._clock.hi
+        tolerance = None if lo is None or hi is None else (lo, hi)
+        return Feed(source, self._sides[name], getattr(self._report, name), tolerance)
 
     def _sorted(self, store: Store, source: Source, name: str) -> Stream:
         """A source as a stream by time, sorted by the store."""

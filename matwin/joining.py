@@ -19,7 +19,7 @@ from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
 
 from .feed import Feed
-from .finality import Finality
+from .finality import Finality, check_streamable
 from .judge import Judge
 from .loop import OUTPUT_SHARE, Direction, Loop
 from .matched import Matched
@@ -88,10 +88,13 @@ class Join:
             if side in keeps_rejected:
                 yield [self.output.unmatched(side, rows)]
 
-        feeds = {
-            name: Feed(source, self.sides[name], self.question.order, getattr(self.report, name))
-            for name, source in self._sources.items()
-        }
+        order = self.question.order
+        tolerance = None if order.lo is None or order.hi is None else (order.lo, order.hi)
+        feeds = {}
+        for name, source in self._sources.items():
+            if isinstance(source, Stream):
+                check_streamable(order, name)
+            feeds[name] = Feed(source, self.sides[name], getattr(self.report, name), tolerance)
         return Loop(feeds, directions, self.options, self.report).run(rejected)
 
     # ── what judged rows become ──────────────────────────────────────────────────────────────
@@ -171,7 +174,9 @@ def check_rows_out(report: Report, options: Options) -> None:
     """Raise `InputError` when more rows have come out than `max_output_rows` allows."""
     limit = options.max_output_rows
     if limit is not None and report.rows_out > limit:
+        sides = report.streams or {"left": report.left, "right": report.right}
+        read = " and ".join(f"{side.rows_in} {name}" for name, side in sides.items())
         raise InputError(
-            f"the join has more than max_output_rows={limit} rows after {report.left.rows_in} left "
-            f"and {report.right.rows_in} right rows; narrow the tolerances, or raise the limit"
+            f"the join has more than max_output_rows={limit} rows after {read} rows; narrow the "
+            "tolerances, or raise the limit"
         )

@@ -1,6 +1,6 @@
 """What a join has done so far, in numbers that add up.
 
-    rows in  =  used + late + rejected          on each side, always
+    rows in  =  used + late + rejected          on each side, in each stream, always
 
 A `Report` is given to a join (``report=``) and is up to date whenever a batch has been handed out;
 the progress callback gets the same object.
@@ -28,6 +28,30 @@ class SideReport:
 
 
 @dataclass(slots=True)
+class StreamReport(SideReport):
+    """One stream of a window join: its rows, and how long their results took.
+
+    A portion's response time runs from reading it to having handed over what it found.
+    """
+
+    portions: int = 0
+    response_total: float = 0.0
+    response_max: float = 0.0
+    seconds: float = 0.0
+    """From the first portion to the last, read and joined."""
+
+    @property
+    def response_mean(self) -> float:
+        """Seconds that a portion took, on average."""
+        return self.response_total / self.portions if self.portions else 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows read per second."""
+        return self.rows_in / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
 class Report:
     """Counts of a running or finished join.
 
@@ -38,6 +62,8 @@ class Report:
 
     left: SideReport = field(default_factory=SideReport)
     right: SideReport = field(default_factory=SideReport)
+    streams: dict[str, StreamReport] = field(default_factory=dict)
+    """The streams of a window join, by name."""
     rows_out: int = 0
     steps: int = 0
     pages_read: int = 0
@@ -58,9 +84,16 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name."""
-        return asdict(self)
+        found = asdict(self)
+        for name, stream in self.streams.items():
+            more = {
+                "response_mean": stream.response_mean,
+                "rows_per_second": stream.rows_per_second,
+            }
+            found["streams"][name] |= more
+        return found
 
     def check(self) -> None:
-        """Raise `AssertionError` unless rows in = used + late + rejected on both sides."""
-        self.left.check()
-        self.right.check()
+        """Raise `AssertionError` unless rows in = used + late + rejected everywhere."""
+        for one in (self.left, self.right, *self.streams.values()):
+            one.check()

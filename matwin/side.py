@@ -20,7 +20,7 @@ from matwin.storage.columns import Bools, Int64s, cast_columns, key_code, order_
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Grid, Key
 
-from .attributes import Attribute, KeyPair
+from .attributes import Attribute
 from .question import Question
 
 ROW = "matwin row"
@@ -58,9 +58,9 @@ class Side:
         """The `name` side (``"left"`` or ``"right"``) of a question."""
         schema: pa.Schema = getattr(question, name)
         hidden: list[Hidden] = []
-        keys = [_stored(schema, name, pair, hidden) for pair in question.keys]
+        keys = [_stored(schema, getattr(pair, name), pair.type, hidden) for pair in question.keys]
         numbers = [a for a in question.attributes if a.is_number]
-        columns = {a: _stored(schema, name, a, hidden) for a in numbers}
+        columns = {a: _stored(schema, getattr(a, name), a.type, hidden) for a in numbers}
         dimensions = [_dimension(columns[a], a) for a in numbers]
         fields = [*schema, *(pa.field(h.name, h.type) for h in hidden)]
         if not dimensions:
@@ -73,6 +73,22 @@ class Side:
             tuple(columns.get(a) for a in question.attributes),
             tuple(getattr(a, name) for a in question.attributes),
             tuple(keys), tuple(hidden), row_numbers,
+        )  # fmt: skip
+
+    @classmethod
+    def of_stream(
+        cls, name: str, schema: pa.Schema, *, time: tuple[str, pa.DataType], width: int | float,
+        keys: list[tuple[str, pa.DataType]],
+    ) -> Side:  # fmt: skip
+        """A stream of a window join, ordered by its time; `width` is that of its window."""
+        hidden: list[Hidden] = []
+        stored = [_stored(schema, key, key_type, hidden) for key, key_type in keys]
+        column = _stored(schema, *time, hidden)
+        dimension = Dimension.of(pa.field(column, time[1]), width)
+        return cls(
+            name, schema, pa.schema([*schema, *(pa.field(h.name, h.type) for h in hidden)]),
+            Grid(tuple(map(Key, stored)), (dimension,)), (column,), (time[0],), tuple(stored),
+            tuple(hidden), False,
         )  # fmt: skip
 
     def with_notes(self) -> Side:
@@ -152,11 +168,11 @@ class Side:
         return [key_code(rows.column(key), key, salt=1) for key in self.keys]
 
 
-def _stored(schema: pa.Schema, side: str, pair: Attribute | KeyPair, hidden: list[Hidden]) -> str:
-    name: str = getattr(pair, side)
-    if not _needs_cast(schema.field(name).type, pair.type):
+def _stored(schema: pa.Schema, name: str, wanted: pa.DataType, hidden: list[Hidden]) -> str:
+    """The column that holds the values in the wanted type: itself, or a hidden one."""
+    if not _needs_cast(schema.field(name).type, wanted):
         return name
-    hidden.append(Hidden(f"matwin {name}", name, pair.type))
+    hidden.append(Hidden(f"matwin {name}", name, wanted))
     return hidden[-1].name
 
 

@@ -157,7 +157,8 @@ def stream(
     `on` names the order attribute (None: the first attribute of the join).  ``late="drop"`` drops
     and counts rows that break the promise; the default is an error that names the row.  Items of an
     iterable may be record batches, tables, `Punctuation`s and, with `schema`, dicts (a row) and
-    lists of dicts.  `live` says whether results should leave with each batch (None: for iterables).
+    lists of dicts; None says that there is nothing to say now.  `live` says whether results should
+    leave with each batch (None: for iterables).
 
     >>> stream(iter([{"t": 1}]), schema=pa.schema([("t", pa.int64())])).is_live
     True
@@ -214,6 +215,8 @@ class _ItemReader:
     schema: pa.Schema | None
 
     def __call__(self, item: Any, where: str) -> object:
+        if item is None:
+            return None
         if isinstance(item, Punctuation):
             if self.is_punctuated:
                 return item

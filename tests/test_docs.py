@@ -12,8 +12,8 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 PACKAGES = (
-    "kernels", "storage", "storage.materialize", "scheduler", "operators", "tools", "tools.bench",
-    "tools.trace",
+    "kernels", "storage", "storage.materialize", "scheduler", "operators", "operators.wjoin",
+    "operators.wjoin.kernels", "tools", "tools.bench", "tools.trace",
 )  # fmt: skip
 
 

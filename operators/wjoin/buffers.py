@@ -1,0 +1,219 @@
+"""Buffers: a stream's window in memory, with rows coming in at one end and going out at the other.
+
+              oldest                              limit
+                │                                   │
+    ░░░░░░░░░░░░│███████████████████████████████████│··········    arrays with room to grow
+      dropped           times, keys, nodes            to come
+
+`by_time` buffers lie in order of time: a new row that is not the latest is put in its place.  The
+others lie in order of arrival, and rows of one key are linked, each to the one before it: a hash
+table that keeps the order of arrival.  The papers' lists are doubly linked so that rows can leave
+from the middle; here rows leave in order of arrival and the rest is skipped by time.
+
+Dropped rows stay until they are half of all: then the arrays are moved, once for as many rows as
+are left.  Places in a buffer change only then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
+
+from .block import Block, Blocks
+from .kernels import expand
+
+ROOM_FIRST = 1 << 10
+PORTION_ROWS = 1 << 17
+NODE_BYTES = 48
+"""Node, second hash and time of a row, and its share of the hash table."""
+
+
+class Buffer:
+    """The rows of one stream that later rows may meet."""
+
+    def __init__(self, blocks: Blocks, *, by_time: bool, is_linked: bool) -> None:
+        self._blocks = blocks
+        self._by_time = by_time
+        self._is_linked = is_linked
+        self._portions: list[pa.RecordBatch] = []
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        self._nodes = np.empty((ROOM_FIRST, 4), np.int64)
+        self._second = None if blocks.is_exact else np.empty(ROOM_FIRST, np.int64)
+        self._places: Int64s | None = None  # where each row lies in the portions, once not in order
+        self._chains = 0
+        self.table = np.full(2 * ROOM_FIRST, -1, np.int64)
+        self.oldest = 0
+        self.limit = 0
+        self.size = 0
+
+    # ── what the pipeline sees ───────────────────────────────────────────────────────────────
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in the window."""
+        return self.limit - self.oldest
+
+    @property
+    def nodes(self) -> Int64s:
+        """Times, keys and links, a row each."""
+        return self._nodes[: self.limit]
+
+    @property
+    def times(self) -> Int64s:
+        """Times as order keys."""
+        return self._nodes[: self.limit, expand.TIME]
+
+    @property
+    def keys(self) -> Int64s:
+        """The keys' numbers."""
+        return self._nodes[: self.limit, expand.KEY]
+
+    @property
+    def second(self) -> Int64s | None:
+        """The keys' second hashes."""
+        return None if self._second is None else self._second[: self.limit]
+
+    def column_at(self, name: str, at: Int64s) -> pa.Array:
+        """The values of a column in some rows."""
+        if name not in self._columns:
+            self._columns[name] = pa.chunked_array([p.column(name) for p in self._portions])
+        at = at if self._places is None else self._places[at]
+        found = pc.take(self._columns[name], pa.array(at), boundscheck=False)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of it takes, dropped rows included."""
+        return self.size + self.limit * NODE_BYTES
+
+    # ── rows in and out ──────────────────────────────────────────────────────────────────────
+
+    def append(self, block: Block, size: int) -> None:
+        """Take rows."""
+        count = len(block)
+        if count == 0:
+            return
+        self._make_room(count)
+        first, self.limit = self.limit, self.limit + count
+        self._nodes[first : self.limit, expand.TIME] = block.times
+        self._nodes[first : self.limit, expand.KEY] = block.keys
+        if self._second is not None:
+            self._second[first : self.limit] = block.second
+        if self._places is not None:
+            self._places = np.append(self._places, np.arange(first, self.limit))
+        self._keep(block.rows, size)
+        if self._by_time:
+            self._put_in_order(first)
+        if self._is_linked:
+            self._link(first)
+
+    def _make_room(self, count: int) -> None:
+        room = len(self._nodes)
+        if self.limit + count <= room:
+            return
+        room = max(2 * room, self.limit + count)
+        nodes = np.empty((room, 4), np.int64)
+        nodes[: self.limit] = self._nodes[: self.limit]
+        self._nodes = nodes
+        if self._second is not None:
+            second = np.empty(room, np.int64)
+            second[: self.limit] = self._second[: self.limit]
+            self._second = second
+
+    def _keep(self, rows: pa.RecordBatch, size: int) -> None:
+        """Portions of like size become one: n rows that come singly are copied log n times."""
+        self._columns = {}
+        self.size += size
+        parts = [rows]
+        count = rows.num_rows
+        while self._portions and self._portions[-1].num_rows <= 2 * count < PORTION_ROWS:
+            parts.append(self._portions.pop())
+            count += parts[-1].num_rows
+        self._portions.append(pa.concat_batches(parts[::-1]) if len(parts) > 1 else rows)
+
+    def _put_in_order(self, first: int) -> None:
+        """Bring the new rows to their places by time, after older rows of the same time."""
+        times = self.times
+        new = times[first:]
+        is_behind = first > self.oldest and int(new.min()) < int(times[first - 1])
+        if not is_behind and not (new[1:] < new[:-1]).any():
+            return
+        start = int(expand.first_time(times[:first], first - 1, int(new.min())))
+        start = max(start, self.oldest)
+        order = start + np.argsort(times[start:], kind="stable")
+        self._nodes[start : self.limit] = self._nodes[order]
+        if self._second is not None:
+            self._second[start : self.limit] = self._second[order]
+        if self._places is None:
+            self._places = np.arange(self.limit)
+        self._places[start : self.limit] = self._places[order]
+
+    def _link(self, first: int) -> None:
+        if 2 * (self._chains + self.limit - first) > len(self.table):
+            # Rows may have many keys or few: the table grows with the chains there are.
+            size = len(self.table)
+            while size < 4 * (self._chains + self.limit - first):
+                size *= 2
+            self.table = np.full(size, -1, np.int64)
+            self._chains, first = 0, self.oldest
+        self._chains += int(expand.link(self.table, self._nodes, first, self.limit))
+
+    def drop_below(self, bound: int) -> None:
+        """Forget rows from the front whose time is below `bound`."""
+        if bound > INT64_MAX:
+            self.oldest = self.limit
+        elif bound > INT64_MIN:
+            self.oldest = int(expand.first_alive(self._nodes, self.oldest, self.limit, bound))
+        if 2 * self.oldest > self.limit:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Move what is left to the beginning."""
+        whole, kept = self.limit, self.rows
+        if self._places is not None:
+            self._sort_rows()
+        self._nodes[:kept] = self._nodes[self.oldest : self.limit]
+        if self._second is not None:
+            self._second[:kept] = self._second[self.oldest : self.limit]
+        self._cut(self.oldest)
+        self.size = self.size * kept // max(whole, 1)
+        self.oldest, self.limit = 0, kept
+        room = max(ROOM_FIRST, 2 * kept)
+        if len(self._nodes) > 2 * room:
+            self._nodes = self._nodes[:room].copy()
+            self._second = None if self._second is None else self._second[:room].copy()
+        if self._is_linked:
+            size = 2 * ROOM_FIRST
+            while size < 2 * min(kept, self._chains):
+                size *= 2
+            self.table = np.full(size, -1, np.int64)
+            self._chains = 0
+            self._link(0)
+
+    def _sort_rows(self) -> None:
+        """Bring the portions into the order of the places."""
+        assert self._places is not None
+        rows = pa.Table.from_batches(self._portions).take(pa.array(self._places))
+        self._portions = rows.combine_chunks().to_batches()
+        self._places, self._columns = None, {}
+
+    def _cut(self, gone: int) -> None:
+        self._columns = {}
+        while self._portions and gone >= self._portions[0].num_rows:
+            gone -= self._portions.pop(0).num_rows
+        if gone:
+            # A copy, so that the memory of the rest is given back.
+            rest = self._portions[0].slice(gone)
+            self._portions[0] = rest.take(pa.array(np.arange(rest.num_rows)))
+
+    def pour(self) -> list[pa.RecordBatch]:
+        """All rows of the window, which is empty afterwards."""
+        if self._places is not None:
+            self._sort_rows()
+        self._cut(self.oldest)
+        portions, self._portions, self._columns = self._portions, [], {}
+        self.oldest = self.limit = self.size = 0
+        return portions

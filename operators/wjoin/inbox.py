@@ -1,0 +1,95 @@
+"""Inboxes: live streams, each read by a thread of its own into a short queue.
+
+    source ──thread──▶ queue, a few items ──▶ the join, which takes from whoever has something
+
+A silent stream keeps nobody waiting, and a fast one is kept waiting: its thread stops reading when
+the queue is full, until the join has caught up.  That something has been said, that nothing has
+been said yet, and that the stream has ended are three different things.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+ITEMS_MAX = 4
+"""Items in a queue: portions that wait are memory that nobody counts."""
+
+
+class Bell:
+    """Rings when any inbox has something."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+
+    def wait_for(self, inboxes: list[Inbox], seconds: float | None = None) -> None:
+        """Wait until one of the inboxes has something to read."""
+        with self.changed:
+            self.changed.wait_for(lambda: any(inbox.is_ready for inbox in inboxes), seconds)
+
+
+class Inbox(Iterator[Any]):
+    """A live stream's items, as an iterator that says whether it would block."""
+
+    def __init__(self, items: Iterator[Any], bell: Bell, name: str) -> None:
+        self._items = items
+        self._bell = bell
+        self._queue: deque[Any] = deque()
+        self._error: BaseException | None = None
+        self._is_over = False
+        self._is_closed = False
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread = threading.Thread(
+            target=self._read, name=f"matwin stream {self._name}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next item, the end or an error is there."""
+        return bool(self._queue) or self._is_over
+
+    def __next__(self) -> Any:
+        with self._bell.changed:
+            self._bell.changed.wait_for(lambda: self.is_ready)
+            if self._queue:
+                item = self._queue.popleft()
+                self._bell.changed.notify_all()
+                return item
+            if self._error is not None:
+                raise self._error
+            raise StopIteration
+
+    def close(self) -> None:
+        """Read no more; a thread that waits for its source ends with it."""
+        with self._bell.changed:
+            self._is_closed = True
+            self._bell.changed.notify_all()
+
+    def _read(self) -> None:
+        error: BaseException | None = None
+        try:
+            for item in self._items:
+                if item is not None and not self._put(item):
+                    return
+        except BaseException as e:
+            error = e  # raised where the stream is read
+        finally:
+            with self._bell.changed:
+                self._error, self._is_over = error, True
+                self._bell.changed.notify_all()
+
+    def _put(self, item: Any) -> bool:
+        with self._bell.changed:
+            self._bell.changed.wait_for(lambda: len(self._queue) < ITEMS_MAX or self._is_closed)
+            if self._is_closed:
+                return False
+            self._queue.append(item)
+            self._bell.changed.notify_all()
+            return True

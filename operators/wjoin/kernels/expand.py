@@ -1,0 +1,246 @@
+"""Tuples found so far, each with the rows of one more stream that it can meet.
+
+    access        rows lie in order of   candidates of a tuple
+    merge         key, time              the key's stretch from `low` to `high`, found by galloping
+    scan          time                   the stretch from `low` to `high`, keys compared one by one
+    scan places   time                   places `begin` to `end`, keys compared, times not
+    chain         arrival                the key's chain, newest first, down to `low`
+    chain places  time                   the key's chain between two places, times not compared
+
+All fill arrays of tuple numbers and row numbers until these are full, and say where to go on: the
+tuple, and the place within its candidates.  A place of -1 means the beginning.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+TIME, LATEST, KEY, BEFORE = 0, 1, 2, 3
+"""Columns of a chain's nodes; `LATEST` is the latest time from the chain's beginning up to here."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_below(keys, times, at, key, time):  # type: ignore[no-untyped-def]
+    return keys[at] < key or (keys[at] == key and times[at] < time)
+
+
+@numba.njit(cache=True, nogil=True)
+def first_place(keys, times, hint, key, time):  # type: ignore[no-untyped-def]
+    """The first row that is not below (key, time), looked for around `hint`."""
+    rows = len(times)
+    step = 1
+    if hint < rows and _is_below(keys, times, hint, key, time):
+        low = hint + 1
+        while low + step <= rows and _is_below(keys, times, low + step - 1, key, time):
+            low += step
+            step *= 2
+        high = min(low + step - 1, rows)
+    else:
+        high = hint
+        while high - step >= 0 and not _is_below(keys, times, high - step, key, time):
+            high -= step
+            step *= 2
+        low = max(high - step + 1, 0)
+    while low < high:
+        middle = (low + high) >> 1
+        if _is_below(keys, times, middle, key, time):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(cache=True, nogil=True)
+def first_time(times, hint, time):  # type: ignore[no-untyped-def]
+    """The first row whose time is not below `time`, looked for around `hint`."""
+    rows = len(times)
+    step = 1
+    if hint < rows and times[hint] < time:
+        low = hint + 1
+        while low + step <= rows and times[low + step - 1] < time:
+            low += step
+            step *= 2
+        high = min(low + step - 1, rows)
+    else:
+        high = hint
+        while high - step >= 0 and times[high - step] >= time:
+            high -= step
+            step *= 2
+        low = max(high - step + 1, 0)
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(cache=True, nogil=True)
+def merge(keys, times, tuple_keys, lows, highs, tuple_, limit, place, out_tuples, out_rows):  # type: ignore[no-untyped-def]
+    """Candidates in rows sorted by key and time."""
+    rows, room, filled, hint = len(times), len(out_rows), 0, 0
+    while tuple_ < limit:
+        key, high = tuple_keys[tuple_], highs[tuple_]
+        if place < 0:
+            hint = first_place(keys, times, hint, key, lows[tuple_])
+            place = hint
+        while place < rows and keys[place] == key and times[place] <= high:
+            if filled == room:
+                return filled, tuple_, place
+            out_tuples[filled] = tuple_
+            out_rows[filled] = place
+            filled += 1
+            place += 1
+        place = -1
+        tuple_ += 1
+    return filled, tuple_, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def scan(keys, times, tuple_keys, lows, highs, tuple_, limit, place, out_tuples, out_rows):  # type: ignore[no-untyped-def]
+    """Candidates in rows sorted by time, whatever their keys."""
+    rows, room, filled, hint = len(times), len(out_rows), 0, 0
+    while tuple_ < limit:
+        key, high = tuple_keys[tuple_], highs[tuple_]
+        if place < 0:
+            hint = first_time(times, hint, lows[tuple_])
+            place = hint
+        while place < rows and times[place] <= high:
+            if keys[place] == key:
+                if filled == room:
+                    return filled, tuple_, place
+                out_tuples[filled] = tuple_
+                out_rows[filled] = place
+                filled += 1
+            place += 1
+        place = -1
+        tuple_ += 1
+    return filled, tuple_, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_places(keys, tuple_keys, begins, ends, tuple_, limit, place, out_tuples, out_rows):  # type: ignore[no-untyped-def]
+    """Candidates between two places."""
+    room, filled = len(out_rows), 0
+    while tuple_ < limit:
+        key, end = tuple_keys[tuple_], ends[tuple_]
+        if place < 0:
+            place = begins[tuple_]
+        while place < end:
+            if keys[place] == key:
+                if filled == room:
+                    return filled, tuple_, place
+                out_tuples[filled] = tuple_
+                out_rows[filled] = place
+                filled += 1
+            place += 1
+        place = -1
+        tuple_ += 1
+    return filled, tuple_, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def slot_of(table, nodes, key):  # type: ignore[no-untyped-def]
+    """Where the key's chain is kept, or the free slot where it would be."""
+    mask = len(table) - 1
+    # Multiplied and folded: keys that differ in a few bits go to different places.
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    slot = np.int64((mixed ^ (mixed >> np.uint64(29))) & np.uint64(mask))
+    while table[slot] >= 0 and nodes[table[slot], KEY] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def link(table, nodes, first, limit):  # type: ignore[no-untyped-def]
+    """Put rows at the head of their keys' chains; how many chains are new."""
+    new = 0
+    for row in range(first, limit):
+        slot = slot_of(table, nodes, nodes[row, KEY])
+        before = table[slot]
+        latest = nodes[row, TIME]
+        if before < 0:
+            new += 1
+        else:
+            latest = max(latest, nodes[before, LATEST])
+        nodes[row, LATEST] = latest
+        nodes[row, BEFORE] = before
+        table[slot] = row
+    return new
+
+
+@numba.njit(cache=True, nogil=True)
+def first_alive(nodes, first, limit, bound):  # type: ignore[no-untyped-def]
+    """The first row from `first` on whose time is not below the bound."""
+    while first < limit and nodes[first, TIME] < bound:
+        first += 1
+    return first
+
+
+@numba.njit(cache=True, nogil=True)
+def chain(
+    table, nodes, oldest, tuple_keys, lows, highs, tuple_, limit, place, out_tuples, out_rows
+):  # type: ignore[no-untyped-def]
+    """Candidates along a chain, newest first, as long as one can be late enough."""
+    room, filled = len(out_rows), 0
+    while tuple_ < limit:
+        low, high = lows[tuple_], highs[tuple_]
+        if place < 0:
+            place = table[slot_of(table, nodes, tuple_keys[tuple_])]
+        while place >= oldest and nodes[place, LATEST] >= low:
+            time = nodes[place, TIME]
+            if low <= time and time <= high:
+                if filled == room:
+                    return filled, tuple_, place
+                out_tuples[filled] = tuple_
+                out_rows[filled] = place
+                filled += 1
+            place = nodes[place, BEFORE]
+        place = -1
+        tuple_ += 1
+    return filled, tuple_, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def chain_places(
+    table, nodes, tuple_keys, begins, ends, tuple_, limit, place, out_tuples, out_rows
+):  # type: ignore[no-untyped-def]
+    """Candidates along a chain, between two places."""
+    room, filled = len(out_rows), 0
+    while tuple_ < limit:
+        begin, end = begins[tuple_], ends[tuple_]
+        if place < 0:
+            place = table[slot_of(table, nodes, tuple_keys[tuple_])]
+        while place >= begin:
+            if place < end:
+                if filled == room:
+                    return filled, tuple_, place
+                out_tuples[filled] = tuple_
+                out_rows[filled] = place
+                filled += 1
+            place = nodes[place, BEFORE]
+        place = -1
+        tuple_ += 1
+    return filled, tuple_, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def places(lows, times, others, is_inclusive, begins, ends):  # type: ignore[no-untyped-def]
+    """For each time, ascending, the rows of another stream, by time, that came before it: from its
+    low up to the time, which is included or not."""
+    begin = end = 0
+    rows = len(others)
+    for x in range(len(times)):
+        low, time = lows[x], times[x]
+        while begin < rows and others[begin] < low:
+            begin += 1
+        if is_inclusive:
+            while end < rows and others[end] <= time:
+                end += 1
+        else:
+            while end < rows and others[end] < time:
+                end += 1
+        begins[x] = begin
+        ends[x] = max(end, begin)

@@ -1,0 +1,49 @@
+"""Times of a tuple's rows: the interval they leave for one more row, and whether two of them agree.
+
+Signed differences may wrap in 64 bits, so sums saturate and differences are unsigned.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+UNLIMITED_DOWN, UNLIMITED_UP = INT64_MIN, INT64_MAX
+"""Bounds that stand for none."""
+
+
+@numba.njit(cache=True, nogil=True)
+def saturated(a, b):  # type: ignore[no-untyped-def]
+    """``a + b`` within 64 bits."""
+    total = np.int64(np.uint64(a) + np.uint64(b))
+    if a >= 0 and b >= 0 and total < 0:
+        return np.int64(INT64_MAX)
+    if a < 0 and b < 0 and total >= 0:
+        return np.int64(INT64_MIN)
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def narrow(lows, highs, times, rows, down, up):  # type: ignore[no-untyped-def]
+    """Bring every interval within ``times[row] + down`` and ``times[row] + up``."""
+    for p in range(len(rows)):
+        t = times[rows[p]]
+        if down != UNLIMITED_DOWN:
+            lows[p] = max(lows[p], saturated(t, down))
+        if up != UNLIMITED_UP:
+            highs[p] = min(highs[p], saturated(t, up))
+
+
+@numba.njit(cache=True, nogil=True)
+def agree(mask, a, a_rows, b, b_rows, lo, hi):  # type: ignore[no-untyped-def]
+    """Clear the mask where not ``lo <= b - a <= hi``."""
+    for p in range(len(mask)):
+        x, y = a[a_rows[p]], b[b_rows[p]]
+        if y >= x:
+            apart = np.uint64(y) - np.uint64(x)
+            good = hi >= 0 and apart <= np.uint64(hi) and (lo <= 0 or apart >= np.uint64(lo))
+        else:
+            apart = np.uint64(x) - np.uint64(y)
+            good = lo < 0 and apart <= np.uint64(-lo) and (hi >= 0 or apart >= np.uint64(-hi))
+        mask[p] = mask[p] and good

@@ -1,0 +1,301 @@
+"""The loop of a window join: read, join, drop, and move to pages when the memory is full.
+
+    read a stream that has something, the one that is furthest behind
+        │
+        ▼
+    engine.take(rows)        backward: what they find leaves at once
+        │                    forward: they wait until they are final
+        ▼                    merge: they wait for a step
+    engine.advance(needed)   drop what no later row can meet
+        │
+        ▼
+    memory full?  a step, then pages if that has not made room enough
+
+An engine is in memory (`Backward`, `Forward`, `Slabs`) or on pages (`PagedSlabs`); all algorithms
+share the latter, because there a step must pay for the pages it reads.  What an engine in memory
+has joined already is old on pages, what has waited is new: nothing is lost or found twice.
+
+Finite inputs whose order is not declared are looked through once the memory is full, if they can be
+read again: sorted ones go slab by slab.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+
+import pyarrow as pa
+
+from matwin.feed import Feed, items_of
+from matwin.finality import DONE
+from matwin.options import Options
+from matwin.report import Report, StreamReport
+from matwin.sources import Source
+from matwin.storage.store import Store
+from matwin.streams import Stream
+
+from .block import BYTES_PER_ROW, Blocks
+from .choose import Choice
+from .evaluate import Backward, Forward
+from .inbox import Bell, Inbox
+from .needed import needed_from
+from .output import Output
+from .paged import PagedSlabs
+from .question import WindowQuestion
+from .slabs import Slabs
+
+PORTION_SHARE = 16
+PROGRESS_SECONDS = 0.1
+WAIT_SECONDS = 0.05
+Engine = Backward | Forward | Slabs | PagedSlabs
+
+
+class WindowLoop:
+    """Feeds of all streams, and the engine that joins their rows."""
+
+    def __init__(
+        self, question: WindowQuestion, sources: Sequence[Source], choice: Choice,
+        options: Options, report: Report,
+    ) -> None:  # fmt: skip
+        self._question = question
+        self._choice = choice
+        self._options = options
+        self._report = report
+        self._bell = Bell()
+        self._inboxes: dict[int, Inbox] = {}
+        self._feeds = [self._feed(i, source) for i, source in enumerate(sources)]
+        self._blocks = [Blocks(side) for side in question.sides]
+        threads = options.workers if choice.algorithm == "merge" else 1
+        self._output = Output(question, options.budget_bytes, threads)
+        self._upper = question.constraints.bounds(choice.bounds)
+        self._store: Store | None = None
+        self._engine: Engine = self._in_memory(threads)
+        self._is_live = bool(self._inboxes)
+        self._told_at = self._stepped_at = 0.0
+        self._started = [0.0] * len(sources)
+
+    def _feed(self, number: int, source: Source) -> Feed:
+        name = self._question.names[number]
+        report = self._report.streams.setdefault(name, StreamReport())
+        items = items_of(source)
+        if isinstance(source, Stream) and source.is_live:
+            items = self._inboxes[number] = Inbox(items, self._bell, name)
+        order = self._question.sides[number].grid.order
+        tolerance = None if order.lo is None or order.hi is None else (order.lo, order.hi)
+        return Feed(source, self._question.sides[number], report, tolerance, items)
+
+    def _in_memory(self, threads: int) -> Engine:
+        choice, common = self._choice, (self._question, self._blocks, self._output)
+        if choice.algorithm == "merge":
+            return Slabs(*common, bounds=choice.bounds, threads=threads)
+        evaluation = Forward if choice.is_forward else Backward
+        return evaluation(*common, bounds=choice.bounds, is_hash=choice.is_hash)
+
+    def run(self) -> Generator[pa.RecordBatch]:
+        """All tuples as output rows, as soon as they are found."""
+        self._report.budget_bytes = self._options.budget_bytes
+        self._report.decide(self._choice.reason)
+        try:
+            for inbox in self._inboxes.values():
+                inbox.start()
+            if self._options.wants_pages:
+                self._move_to_pages("asked for")
+            while not all(feed.is_done for feed in self._feeds):
+                yield from self._turn()
+            yield from self._end()
+            self._report.is_done = True
+            self._tell(always=True)
+        finally:
+            self._close()
+
+    # ── one turn ─────────────────────────────────────────────────────────────────────────────
+
+    def _turn(self) -> Iterator[pa.RecordBatch]:
+        """Read one portion, join it, drop what is over."""
+        number = self._next()
+        if number is None:
+            yield from self._step_if_due()
+            return
+        feed = self._feeds[number]
+        portion = feed.read(self._rows_at_a_time)
+        began = time.monotonic()
+        self._started[number] = self._started[number] or began
+        if portion is not None:
+            yield from self._engine.take(number, portion.rows, portion.size)
+        yield from self._engine.advance(self._needed(), self._upto())
+        yield from self._step_if_due()
+        if not self._has_room():
+            yield from self._made_room()
+        if portion is not None:
+            self._note(number, began)
+        self._tell()
+
+    def _next(self) -> int | None:
+        """The stream to read: of those that have something, the one that is furthest behind."""
+        open_ = [i for i, feed in enumerate(self._feeds) if not feed.is_done]
+        silent = [i for i in open_ if not self._is_ready(i)]
+        ready = [i for i in open_ if i not in silent and self._is_useful(i, silent)]
+        if ready:
+            return min(
+                ready, key=lambda i: (self._feeds[i].frontier, self._feeds[i].report.rows_in)
+            )
+        self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
+        return None
+
+    def _is_ready(self, number: int) -> bool:
+        inbox = self._inboxes.get(number)
+        return inbox is None or self._feeds[number].has_rest or inbox.is_ready
+
+    def _is_useful(self, number: int, silent: list[int]) -> bool:
+        """Whether a stream should be read while others are silent.  Live ones always: nobody knows
+        what holds them together.  A finite one waits for those that it is ahead of."""
+        if number in self._inboxes or not self._feeds[number].is_ordered:
+            return True
+        ahead = self._feeds[number].frontier
+        return all(ahead <= self._feeds[i].frontier for i in silent)
+
+    def _rows_at_a_time(self, rows: int, size: int) -> int:
+        """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
+        share = self._options.budget_bytes // PORTION_SHARE
+        return max(1, share * rows // max(3 * (size + rows * 2 * BYTES_PER_ROW), 1))
+
+    def _frontiers(self) -> list[int]:
+        return [feed.frontier for feed in self._feeds]
+
+    def _needed(self) -> list[int]:
+        """What each stream's rows are needed from."""
+        frontiers = self._frontiers()
+        if isinstance(self._engine, Forward):
+            # Rows that wait are still to come.
+            lowest = self._upto()
+            frontiers = [
+                lowest if f != DONE or waiting else DONE
+                for f, waiting in zip(frontiers, self._engine.waiting, strict=True)
+            ]
+        return needed_from(frontiers, self._upper, is_float=self._question.is_float)
+
+    def _upto(self) -> int:
+        """Below this time every stream is complete."""
+        return min(self._frontiers())
+
+    def _note(self, number: int, began: float) -> None:
+        report = self._feeds[number].report
+        assert isinstance(report, StreamReport)
+        now = time.monotonic()
+        report.portions += 1
+        report.response_total += now - began
+        report.response_max = max(report.response_max, now - began)
+        report.seconds = now - self._started[number]
+
+    # ── memory ───────────────────────────────────────────────────────────────────────────────
+
+    def _has_room(self) -> bool:
+        """Whether another portion fits the memory; pages make room by themselves."""
+        if isinstance(self._engine, PagedSlabs):
+            return True
+        needed = self._engine.needed_bytes
+        self._report.peak_bytes = max(self._report.peak_bytes, needed)
+        return needed + self._options.budget_bytes // PORTION_SHARE <= self._options.budget_bytes
+
+    def _made_room(self) -> Iterator[pa.RecordBatch]:
+        """A step, if the engine makes steps; when that leaves little room, on to pages."""
+        engine = self._engine
+        if isinstance(engine, Slabs):
+            self._look_for_order()
+            if all(f > -(2**63) for f in self._frontiers()):
+                yield from self._step()
+        assert not isinstance(engine, PagedSlabs)
+        if isinstance(engine, Slabs) and engine.needed_bytes <= self._options.budget_bytes // 2:
+            return
+        self._move_to_pages("the windows do not fit the memory")
+
+    def _look_for_order(self) -> None:
+        """Find out whether sources of undeclared order are sorted, unless one is surely not."""
+        if all(feed.is_ordered or feed.is_done for feed in self._feeds):
+            return
+        for feed in self._feeds:
+            if not feed.is_done and not feed.find_sorted():
+                return
+        self._report.decide("all inputs are sorted by time: joined slab by slab")
+
+    def _move_to_pages(self, why: str) -> None:
+        """From now on the windows are in a store."""
+        options, engine = self._options, self._engine
+        assert not isinstance(engine, PagedSlabs)
+        self._store = Store(
+            memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch,
+            trace=options.trace,
+        )  # fmt: skip
+        gathers_all = not self._is_live and not all(
+            feed.is_ordered or feed.is_done for feed in self._feeds
+        )
+        paged = PagedSlabs(
+            self._question, self._blocks, self._output, self._store, bounds=self._choice.bounds,
+            arrivals=[feed.arrival for feed in self._feeds], materialize=options.materialize,
+            gathers_all=gathers_all,
+        )  # fmt: skip
+        for number, is_new, batches in engine.pour():
+            while batches:
+                batch = batches.pop(0)
+                if is_new:
+                    paged.take(number, batch, batch.nbytes)
+                else:
+                    paged.take_old(number, batch)
+        self._engine = paged
+        pa.default_memory_pool().release_unused()
+        form = paged.old[0].window
+        how = "sorted once and joined at the end" if gathers_all else "joined as they come"
+        self._report.decide(f"pages: {why}; {form.form} windows, {how}: {form.reason}")
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────
+
+    def _step_if_due(self) -> Iterator[pa.RecordBatch]:
+        engine, delay = self._engine, self._options.delay_seconds
+        if not isinstance(engine, PagedSlabs):
+            return
+        waited = time.monotonic() - self._stepped_at
+        is_late = self._is_live and engine.new_bytes > 0 and waited >= (delay or 0.0)
+        # Somebody waits for results of a live stream: at once while nothing had to be written.
+        assert self._store is not None
+        if is_late and delay is None:
+            is_late = self._store.pool.counters.writes == 0
+        if engine.is_step_due or is_late:
+            yield from self._step()
+
+    def _step(self) -> Iterator[pa.RecordBatch]:
+        engine = self._engine
+        assert isinstance(engine, Slabs | PagedSlabs)
+        self._report.steps += 1
+        yield from engine.step(self._needed())
+        self._stepped_at = time.monotonic()
+        self._count_pages()
+        if self._store is not None:
+            pa.default_memory_pool().release_unused()
+
+    def _end(self) -> Iterator[pa.RecordBatch]:
+        """What was waiting."""
+        yield from self._engine.advance(self._needed(), DONE)
+        if isinstance(self._engine, Slabs | PagedSlabs):
+            self._has_room()
+            yield from self._step()
+
+    def _close(self) -> None:
+        for inbox in self._inboxes.values():
+            inbox.close()
+        if self._store is not None:
+            self._count_pages()
+            self._store.close()
+
+    def _count_pages(self) -> None:
+        if self._store is None:
+            return
+        counters = self._store.pool.counters
+        self._report.pages_read, self._report.pages_written = counters.reads, counters.writes
+        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+
+    def _tell(self, *, always: bool = False) -> None:
+        """Call the progress function, about ten times a second."""
+        progress, now = self._options.progress, time.monotonic()
+        if progress is not None and (always or now - self._told_at >= PROGRESS_SECONDS):
+            self._told_at = now
+            progress(self._report)

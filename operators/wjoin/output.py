@@ -1,0 +1,53 @@
+"""Output rows: tuples gathered into batches that own their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from matwin.output import BATCH_ROWS
+
+from .block import Held
+from .pipeline import Tuples
+from .question import WindowQuestion
+
+OUTPUT_SHARE = 8
+FEW_ROWS = 64
+TUPLE_BYTES = 32
+"""Row numbers of a tuple in each stream, at two levels."""
+
+
+class Output:
+    """How tuples become rows, and how many are made at a time."""
+
+    def __init__(self, question: WindowQuestion, budget_bytes: int, threads: int) -> None:
+        self.schema = question.schema
+        self._origins = question.origins
+        self._streams = len(question.names)
+        self._widest = 0  # bytes of the widest rows so far
+        self.share_bytes = budget_bytes // OUTPUT_SHARE
+        self._portion_bytes = self.share_bytes // (2 * threads + 1)
+
+    @property
+    def capacity(self) -> int:
+        """Tuples that are under way at each level, on each thread."""
+        levels = self._streams * self._streams * TUPLE_BYTES
+        return max(FEW_ROWS, min(BATCH_ROWS, self._portion_bytes // 2 // levels))
+
+    def batches(self, blocks: Mapping[int, Held], tuples: Tuples) -> Iterator[pa.RecordBatch]:
+        """The rows of tuples, in batches that take their share."""
+        count, first = len(tuples[0]), 0
+        while first < count:
+            size = FEW_ROWS
+            if self._widest:
+                size = max(1, min(self._portion_bytes // 2 // self._widest, BATCH_ROWS))
+            part = {n: rows[first : first + size] for n, rows in tuples.items()}
+            batch = self._batch(blocks, part)
+            self._widest = max(self._widest, batch.nbytes // batch.num_rows, 1)
+            yield batch
+            first += size
+
+    def _batch(self, blocks: Mapping[int, Held], tuples: Tuples) -> pa.RecordBatch:
+        columns = [blocks[stream].column_at(name, tuples[stream]) for stream, name in self._origins]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,209 @@
+"""Parts: rows of one stream that are joined as sorted blocks, in memory or on pages.
+
+    MemoryPart   batches ──first use──▶ one block, sorted by key and time
+    PagedPart    a window in a store, its pages sorted by key and time; a page is a block
+
+Both list their blocks with what is known of each without reading it: the first and last key, the
+first and last time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.storage.grid import LAST_CELL
+from matwin.storage.layout import PageId
+from matwin.storage.materialize import Window
+from matwin.storage.ordering import is_sorted
+from matwin.storage.pool import BufferPool
+from matwin.storage.runs import PageRef
+from matwin.storage.store import Store
+
+from .block import BYTES_PER_ROW, Block, Blocks
+from .reaches import BlockRef, InMemory
+
+KEY = "matwin key"
+
+
+class MemoryPart:
+    """Rows in memory."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._batches: list[pa.RecordBatch] = []
+        self._block: Block | None = None
+        self.rows = 0
+        self.size = 0
+
+    def append(self, rows: pa.RecordBatch, size: int) -> None:
+        """Take rows."""
+        if rows.num_rows:
+            self._block = None
+            self._batches.append(rows)
+            self.rows += rows.num_rows
+            self.size += size
+
+    def refs(self) -> list[BlockRef]:
+        """The block of all rows, where there are any."""
+        if self.rows == 0:
+            return []
+        if self._block is None:
+            self._block = self._blocks.sorted(_joined(self._batches))
+            self._batches = [self._block.rows]
+        return [InMemory(self._block)]
+
+    @property
+    def sorting_bytes(self) -> int:
+        """What sorting takes beside the rows: a copy of them."""
+        return self.size if self._block is None else 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What the rows take, and their arrays."""
+        return self.size + self.rows * 2 * BYTES_PER_ROW
+
+    def absorb(self, other: MemoryPart) -> None:
+        """Take all rows of another part."""
+        for batch in other._batches:
+            self.append(batch, 0)
+        self.size += other.size
+        other.clear()
+
+    def clear(self) -> list[pa.RecordBatch]:
+        """Take out all rows."""
+        batches = self._batches
+        self._batches, self._block, self.rows, self.size = [], None, 0, 0
+        return batches
+
+    def drop_below(self, bound: int) -> None:
+        """Forget rows whose time is below `bound`."""
+        if self.rows == 0 or bound <= INT64_MIN:
+            return
+        kept = []
+        for batch in self._batches:
+            times = self._blocks.side.order_keys(batch)
+            alive = times >= bound if bound <= INT64_MAX else np.zeros(len(times), np.bool_)
+            if alive.all():
+                kept.append(batch)
+            elif alive.any():
+                kept.append(batch.filter(pa.array(alive)))
+        before = max(self.rows, 1)
+        self._batches, self._block = kept, None
+        self.rows = sum(batch.num_rows for batch in kept)
+        self.size = self.size * self.rows // before
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+
+
+class PagedPart:
+    """Rows in a window of a store."""
+
+    def __init__(
+        self, blocks: Blocks, store: Store, name: str, *, materialize: str, arrival: str
+    ) -> None:
+        self._blocks = blocks
+        self._pool = store.pool
+        side = blocks.side
+        self._has_key = bool(side.keys) and not blocks.is_exact
+        schema = side.stored.append(pa.field(KEY, pa.int64())) if self._has_key else side.stored
+        order = side.grid.order
+        by = [KEY] if self._has_key else list(side.keys)
+        on = {order.name: None if order.lo is None else (order.lo, order.hi)}
+        self.window: Window = store.window(
+            name, schema, on=on, by=by, materialize=materialize, arrival=arrival
+        )
+        self.rows = 0
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Take rows."""
+        if rows.num_rows == 0:
+            return
+        self.rows += rows.num_rows
+        if self._has_key:
+            codes = pa.array(self._blocks.codes(rows))
+            schema = rows.schema.append(pa.field(KEY, pa.int64()))
+            rows = pa.RecordBatch.from_arrays([*rows.columns, codes], schema=schema)
+        self.window.append(rows)
+
+    def refs(self, kept: KeptBlocks) -> list[BlockRef]:
+        """The pages."""
+        is_keyed = bool(self._blocks.side.keys)
+        return [OnPage(ref, self._pool, self._blocks, kept, is_keyed) for ref in self.pages()]
+
+    def pages(self) -> list[PageRef]:
+        """The pages with their fences."""
+        return self.window.pages()
+
+    def drop_below(self, bound: int) -> None:
+        """Forget rows whose time is below `bound`."""
+        if bound > INT64_MAX:
+            self.window.clear("no later row can meet it")
+        elif bound > INT64_MIN:
+            self.window.expire_key(bound, "no later row can meet it")
+
+
+@dataclass(frozen=True, slots=True)
+class OnPage:
+    """A block that is read when it is needed."""
+
+    ref: PageRef
+    pool: BufferPool
+    blocks: Blocks
+    kept: KeptBlocks
+    is_keyed: bool
+
+    @property
+    def key_range(self) -> tuple[int, int]:
+        """The first and the last key; the last cell of all holds the last two keys."""
+        if not self.is_keyed:
+            return 0, 0
+        first, last = self.ref.fence.first[0], self.ref.fence.last[0]
+        return first, INT64_MAX if last == LAST_CELL else last
+
+    @property
+    def time_range(self) -> tuple[int, int]:
+        """The first and the last time."""
+        return self.ref.fence.order_min, self.ref.fence.order_max
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return self.ref.rows
+
+    @contextmanager
+    def pinned(self) -> Iterator[Block]:
+        """The page's block, while the page is held in its frame."""
+        with self.pool.pin(self.ref.page_id, "join") as page:
+            yield self.kept.block(self.ref.page_id, page.batch, self.blocks)
+
+
+class KeptBlocks:
+    """Arrays of pages, made once and kept while they are used."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[PageId, Block] = OrderedDict()
+
+    def block(self, page: PageId, rows: pa.RecordBatch, blocks: Blocks) -> Block:
+        """The block of a page, over the rows as they lie in its frame now."""
+        old = self._kept.pop(page, None)
+        if old is None:
+            block = blocks.of(rows)
+            if not is_sorted([block.keys, block.times]):
+                return blocks.sorted(rows)  # keys at the end of 64 bits share a cell: rare
+        else:  # the page may have come back to another frame
+            block = Block(rows, old.times, old.keys, old.second)
+        # Without the rows: they are the frame's.
+        self._kept[page] = replace(block, rows=None)
+        while len(self._kept) > self._limit:
+            self._kept.popitem(last=False)
+        return block

@@ -1,0 +1,223 @@
+"""The left-deep pipeline: tuples grow by one stream at a time, a portion after the other.
+
+    rows of the root ──▶ pairs ──▶ triples ──▶ … ──▶ N-tuples
+                      │         │
+                      │         └─ candidates of the third stream: within the interval that the two
+                      │            rows leave, with the same key
+                      └─ refined: windows, predicates, second hash, each as soon as both its streams
+                         are there
+
+The interval of a tuple shrinks with every row: it is the intersection of what each row's window
+leaves.  Nothing blocks and nothing is kept: at most `capacity` tuples wait at each level.
+
+`Reach` is one stream's way of finding candidates (see `kernels.expand`).  What bounds the search
+(`bounds`: graph, local, global) and what decides (`Refinement`) are two things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from matwin.keys import floats_of_keys
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key
+
+from .block import Held
+from .constraints import Between, Matrix
+from .kernels import interval as kernel
+from .predicates import Predicate
+from .question import WindowQuestion
+
+Tuples = dict[int, Int64s]
+"""Row numbers by stream, one entry a tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Tuples that look for rows of one more stream."""
+
+    tuples: Tuples
+    keys: Int64s
+    lows: Int64s
+    highs: Int64s
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+Found = tuple[Int64s, Int64s]
+"""Tuple numbers and row numbers of candidates."""
+
+
+_NONE = np.empty(0, np.int64)
+
+
+class Reach(Protocol):
+    """How candidates of a stream are found: portions, each with the block its rows are of."""
+
+    def candidates(self, probe: Probe, capacity: int) -> Iterator[tuple[Held, Found]]:
+        """Candidates of all tuples, at most `capacity` at a time."""
+
+
+class Pipeline:
+    """A question with one stream as its root, and the order in which the others join."""
+
+    def __init__(
+        self, question: WindowQuestion, root: int, *, bounds: str,
+        rows: Sequence[int] | None = None, is_forward: bool = False,
+    ) -> None:  # fmt: skip
+        self.question = question
+        self.root = root
+        self._upper = question.constraints.bounds(bounds)
+        self.order = _joining_order(self._upper, root, rows)
+        self._has_intervals = not is_forward
+        is_refined = question.constraints.is_refined(bounds)
+        if is_forward:
+            is_refined = question.constraints.is_uniform
+        systems = () if is_refined else question.constraints.alternatives
+        self._refinements = _refinements(self.order, systems, question.predicates)
+
+    def run(
+        self, root: Held, rows: Int64s, reaches: dict[int, Reach], capacity: int
+    ) -> Iterator[tuple[dict[int, Held], Tuples]]:
+        """The N-tuples of some rows of the root, in portions."""
+        blocks = {self.root: root}
+        yield from self._grown(1, blocks, {self.root: rows}, reaches, capacity)
+
+    def _grown(
+        self, level: int, blocks: dict[int, Held], tuples: Tuples, reaches: dict[int, Reach],
+        capacity: int,
+    ) -> Iterator[tuple[dict[int, Held], Tuples]]:  # fmt: skip
+        if level == len(self.order):
+            yield blocks, tuples
+            return
+        stream = self.order[level]
+        probe = self._probe(stream, blocks, tuples)
+        for block, (at, rows) in reaches[stream].candidates(probe, capacity):
+            grown = {number: own[at] for number, own in tuples.items()} | {stream: rows}
+            seen = blocks | {stream: block}
+            grown = self._refined(level, seen, grown)
+            if len(grown[stream]):
+                yield from self._grown(level + 1, seen, grown, reaches, capacity)
+
+    def _probe(self, stream: int, blocks: dict[int, Held], tuples: Tuples) -> Probe:
+        """The interval that the rows of each tuple leave for one more stream."""
+        count = len(tuples[self.root])
+        if not self._has_intervals:
+            return Probe(tuples, blocks[self.root].keys[tuples[self.root]], _NONE, _NONE)
+        lows, highs = np.full(count, INT64_MIN), np.full(count, INT64_MAX)
+        for number, rows in tuples.items():
+            up, down = self._upper[number][stream], -self._upper[stream][number]
+            if self.question.is_float:
+                _narrow_floats(lows, highs, blocks[number], rows, float(down), float(up))
+            else:
+                times = blocks[number].times
+                kernel.narrow(lows, highs, times, rows, _limited(down), _limited(up))
+        return Probe(tuples, blocks[self.root].keys[tuples[self.root]], lows, highs)
+
+    def _refined(self, level: int, blocks: dict[int, Held], tuples: Tuples) -> Tuples:
+        """Keep the tuples whose rows agree in all that can be told at this level."""
+        stream = self.order[level]
+        second, rows = blocks[stream].second, tuples[stream]
+        mask: Bools | None = None
+        if second is not None:
+            theirs = blocks[self.root].second
+            assert theirs is not None
+            mask = theirs[tuples[self.root]] == second[rows]
+        here = self._refinements[level]
+        if here.systems:
+            times = np.zeros(len(rows), np.bool_)
+            for system in here.systems:
+                times |= _agreeing(
+                    system, blocks, tuples, len(rows), is_float=self.question.is_float
+                )
+            mask = times if mask is None else mask & times
+        tuples = _kept(tuples, mask)
+        for predicate in here.predicates:
+            columns = [blocks[n].column_at(name, tuples[n]) for n, name in predicate.columns]
+            tuples = _kept(tuples, predicate.test(columns))
+        return tuples
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """What is decided at a level: one of the systems of windows holds, and all predicates do."""
+
+    systems: tuple[tuple[Between, ...], ...]
+    predicates: tuple[Predicate, ...]
+
+
+def _refinements(
+    order: Sequence[int], systems: tuple[tuple[Between, ...], ...],
+    predicates: tuple[Predicate, ...],
+) -> list[Refinement]:  # fmt: skip
+    levels = []
+    for level, stream in enumerate(order):
+        seen = set(order[: level + 1])
+        here: tuple[tuple[Between, ...], ...] = ()
+        if len(systems) == 1:
+            now = tuple(c for c in systems[0] if stream in (c.a, c.b) and {c.a, c.b} <= seen)
+            here = (now,) if now else ()
+        elif level == len(order) - 1:  # which of several holds is known at the end
+            here = systems
+        tests = tuple(p for p in predicates if stream in p.streams and p.streams <= seen)
+        levels.append(Refinement(here, tests))
+    return levels
+
+
+def _joining_order(upper: Matrix, root: int, rows: Sequence[int] | None) -> list[int]:
+    """Streams by how few rows their interval is expected to hold, given those before them."""
+    order, rest = [root], [i for i in range(len(upper)) if i != root]
+    while rest:
+
+        def expected(stream: int) -> tuple[float, int]:
+            width = min(float(upper[i][stream] + upper[stream][i]) for i in order)
+            return width * (rows[stream] if rows else 1), stream
+
+        order.append(min(rest, key=expected))
+        rest.remove(order[-1])
+    return order
+
+
+def _limited(bound: float) -> int:
+    """A bound in 64 bits; what is beyond them is none, and the given windows decide."""
+    return max(min(int(bound), INT64_MAX), INT64_MIN)
+
+
+def _narrow_floats(
+    lows: Int64s, highs: Int64s, block: Held, rows: Int64s, down: float, up: float
+) -> None:
+    values = floats_of_keys(block.times[rows])
+    with np.errstate(over="ignore"):
+        low, high = values + down, values + up
+        for _ in range(2):  # the sum is rounded
+            low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    np.maximum(lows, float_key(low), out=lows)
+    np.minimum(highs, float_key(high), out=highs)
+
+
+def _agreeing(
+    system: tuple[Between, ...], blocks: dict[int, Held], tuples: Tuples, count: int, *,
+    is_float: bool,
+) -> Bools:  # fmt: skip
+    mask: Bools = np.ones(count, np.bool_)
+    for one in system:
+        a, b = blocks[one.a], blocks[one.b]
+        a_rows, b_rows = tuples[one.a], tuples[one.b]
+        if is_float:
+            with np.errstate(over="ignore"):
+                apart = floats_of_keys(b.times[b_rows]) - floats_of_keys(a.times[a_rows])
+            mask &= (apart >= one.lo) & (apart <= one.hi)
+        else:
+            kernel.agree(mask, a.times, a_rows, b.times, b_rows, int(one.lo), int(one.hi))
+    return mask
+
+
+def _kept(tuples: Tuples, mask: Bools | None) -> Tuples:
+    if mask is None or mask.all():
+        return tuples
+    at = np.flatnonzero(mask)
+    return {number: rows[at] for number, rows in tuples.items()}

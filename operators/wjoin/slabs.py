@@ -1,0 +1,150 @@
+"""Joining slab by slab: what has come since the last step meets everything, sorted and merged.
+
+    old   what was there at the last step          new   what has come since
+
+    A tuple is found at the step that brings the last of its rows, through the first of its streams
+    that has a new row:
+
+    root      a      b      c
+    new a     new    all    all         all = old and new
+    new b     old    new    all
+    new c     old    old    new
+
+So every tuple is found once, however many of its rows are new.  Finite inputs that fit the memory
+are one step, in which everything is new: sorted once, merged once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+
+from .block import Blocks
+from .output import Output
+from .parts import MemoryPart
+from .pipeline import Pipeline, Reach
+from .question import WindowQuestion
+from .reaches import BlockRef, MergeReach
+
+STRETCH_MIN, STRETCH_MAX = 1 << 10, 1 << 17
+Refs = list[list[BlockRef]]
+
+
+class Slabs:
+    """Old and new rows of every stream, in memory."""
+
+    def __init__(
+        self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
+        threads: int,
+    ) -> None:  # fmt: skip
+        self._question = question
+        self._output = output
+        self._bounds = bounds
+        self._threads = threads
+        self.old = [MemoryPart(b) for b in blocks]
+        self.new = [MemoryPart(b) for b in blocks]
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the rows take, and sorting the largest part, and output."""
+        parts = [*self.old, *self.new]
+        copies = max(part.sorting_bytes for part in parts)
+        return sum(part.held_bytes for part in parts) + copies + self._output.share_bytes
+
+    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+        """Keep rows for the next step."""
+        self.new[stream].append(rows, size)
+        return iter(())
+
+    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
+        """Nothing: a step waits until it pays."""
+        return iter(())
+
+    def step(self, needed: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """All tuples with a new row; then drop what no later row can meet."""
+        old, new = [p.refs() for p in self.old], [p.refs() for p in self.new]
+        counts = [o.rows + n.rows for o, n in zip(self.old, self.new, strict=True)]
+        yield from stepped(
+            self._question, old, new, counts, self._bounds, self._output, self._threads
+        )
+        for own, come, bound in zip(self.old, self.new, needed, strict=True):
+            own.absorb(come)
+            own.drop_below(bound)
+
+    def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
+        """All rows, stream by stream: whether they are new, and batches."""
+        for number, (old, new) in enumerate(zip(self.old, self.new, strict=True)):
+            yield number, False, old.clear()
+            yield number, True, new.clear()
+
+
+def stepped(
+    question: WindowQuestion, old: Refs, new: Refs, counts: Sequence[int], bounds: str,
+    output: Output, threads: int,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """The tuples that have a new row."""
+    for root, roots in enumerate(new):
+        others = {
+            i: old[i] if i < root else [*old[i], *new[i]] for i in range(len(new)) if i != root
+        }
+        if not roots or not all(others.values()):
+            continue
+        pipeline = Pipeline(question, root, bounds=bounds, rows=counts)
+        reaches: dict[int, Reach] = {i: MergeReach(refs) for i, refs in others.items()}
+        for ref in roots:
+            yield from _of_root(pipeline, ref, reaches, output, threads)
+
+
+def _of_root(
+    pipeline: Pipeline, ref: BlockRef, reaches: dict[int, Reach], output: Output, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The tuples of one block of the root, stretch by stretch."""
+    with ref.pinned() as block:
+
+        def batches(first: int, limit: int) -> Generator[pa.RecordBatch]:
+            rows = np.arange(first, limit)
+            for seen, tuples in pipeline.run(block, rows, reaches, output.capacity):
+                yield from output.batches(seen, tuples)
+
+        if threads == 1 or len(block) <= STRETCH_MIN:
+            for first in range(0, len(block), STRETCH_MAX):
+                yield from batches(first, min(first + STRETCH_MAX, len(block)))
+        else:
+            yield from _in_stretches(batches, len(block), threads, output.capacity)
+
+
+def _in_stretches(
+    batches: Callable[[int, int], Generator[pa.RecordBatch]], rows: int, threads: int, wanted: int
+) -> Iterator[pa.RecordBatch]:
+    """Stretches of rows on all threads, their batches in order; each thread is one batch ahead."""
+    size, start = STRETCH_MIN, 0
+    waiting: deque[tuple[Generator[pa.RecordBatch], Future[pa.RecordBatch | None]]] = deque()
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(threads))
+        stack.callback(lambda: [future.cancel() for _, future in waiting])
+        found = 0
+        while start < rows or waiting:
+            while start < rows and len(waiting) <= threads:
+                made = batches(start, min(start + size, rows))
+                waiting.append((made, pool.submit(next, made, None)))
+                start += size
+            made, future = waiting.popleft()
+            batch = future.result()
+            if batch is None:
+                size = _next_size(size, found, wanted)
+                found = 0
+                continue
+            found += batch.num_rows
+            waiting.appendleft((made, pool.submit(next, made, None)))
+            yield batch
+
+
+def _next_size(size: int, found: int, wanted: int) -> int:
+    """Stretches of which each gives about one batch."""
+    better = size * wanted // max(found, 1)
+    return max(STRETCH_MIN, min(better, 4 * size, STRETCH_MAX))
