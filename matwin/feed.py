@@ -106,7 +106,7 @@ class Feed:
 
         A large batch comes in parts, so that the other side can keep pace.
         """
-        item = self._rest if self._rest is not None else next(self._items, _END)
+        item: Any = self._rest if self._rest is not None else next(self._items, _END)
         self._rest = None
         if item is None:  # nothing to say now
             return None

@@ -8,7 +8,7 @@ is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from typing import Any
@@ -26,7 +26,7 @@ from .matched import Matched
 from .options import Options
 from .output import BATCH_ROWS, Output
 from .question import Question
-from .report import Report
+from .report import Report, SideReport
 from .side import Side
 from .sources import Source
 from .streams import Stream
@@ -174,7 +174,8 @@ def check_rows_out(report: Report, options: Options) -> None:
     """Raise `InputError` when more rows have come out than `max_output_rows` allows."""
     limit = options.max_output_rows
     if limit is not None and report.rows_out > limit:
-        sides = report.streams or {"left": report.left, "right": report.right}
+        sides: Mapping[str, SideReport] = report.streams
+        sides = sides or {"left": report.left, "right": report.right}
         read = " and ".join(f"{side.rows_in} {name}" for name, side in sides.items())
         raise InputError(
             f"the join has more than max_output_rows={limit} rows after {read} rows; narrow the "

@@ -100,7 +100,7 @@ class Buffer:
         first, self.limit = self.limit, self.limit + count
         self._nodes[first : self.limit, expand.TIME] = block.times
         self._nodes[first : self.limit, expand.KEY] = block.keys
-        if self._second is not None:
+        if self._second is not None and block.second is not None:
             self._second[first : self.limit] = block.second
         if self._places is not None:
             self._places = np.append(self._places, np.arange(first, self.limit))

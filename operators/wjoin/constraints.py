@@ -200,7 +200,8 @@ def _pairs(
         if frozenset(pair) in seen:
             raise InputError(f"windows: the pair {pair!r} has two windows; give it one")
         seen.add(frozenset(pair))
-        found.append(Between(*map(names.index, pair), *_limits(pair, window, field)))
+        lo, hi = _limits(pair, window, field)
+        found.append(Between(names.index(pair[0]), names.index(pair[1]), lo, hi))
     return tuple(found)
 
 

@@ -113,8 +113,8 @@ class WindowLoop:
     def _turn(self) -> Iterator[pa.RecordBatch]:
         """Read one portion, join it, drop what is over."""
         number = self._next()
-        if number is None:
-            yield from self._step_if_due()
+        if number is None:  # nobody has anything to say: time to join what waits
+            yield from self._step_if_due(is_idle=True)
             return
         feed = self._feeds[number]
         portion = feed.read(self._rows_at_a_time)
@@ -226,9 +226,9 @@ class WindowLoop:
             memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch,
             trace=options.trace,
         )  # fmt: skip
-        gathers_all = not self._is_live and not all(
-            feed.is_ordered or feed.is_done for feed in self._feeds
-        )
+        # Of finite inputs every page is then read about once, however long the windows are; steps
+        # would read the windows again and again.
+        gathers_all = not self._is_live
         paged = PagedSlabs(
             self._question, self._blocks, self._output, self._store, bounds=self._choice.bounds,
             arrivals=[feed.arrival for feed in self._feeds], materialize=options.materialize,
@@ -242,6 +242,7 @@ class WindowLoop:
                 else:
                     paged.take_old(number, batch)
         self._engine = paged
+        self._output.divide(1)
         pa.default_memory_pool().release_unused()
         form = paged.old[0].window
         how = "sorted once and joined at the end" if gathers_all else "joined as they come"
@@ -249,7 +250,7 @@ class WindowLoop:
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
-    def _step_if_due(self) -> Iterator[pa.RecordBatch]:
+    def _step_if_due(self, *, is_idle: bool = False) -> Iterator[pa.RecordBatch]:
         engine, delay = self._engine, self._options.delay_seconds
         if not isinstance(engine, PagedSlabs):
             return
@@ -258,7 +259,7 @@ class WindowLoop:
         # Somebody waits for results of a live stream: at once while nothing had to be written.
         assert self._store is not None
         if is_late and delay is None:
-            is_late = self._store.pool.counters.writes == 0
+            is_late = is_idle or self._store.pool.counters.writes == 0
         if engine.is_step_due or is_late:
             yield from self._step()
 

@@ -14,8 +14,8 @@ from .question import WindowQuestion
 
 OUTPUT_SHARE = 8
 FEW_ROWS = 64
-TUPLE_BYTES = 32
-"""Row numbers of a tuple in each stream, at two levels."""
+FOUND_BYTES = 16
+"""A tuple's and a row's number; the row numbers of the tuple's streams come on top."""
 
 
 class Output:
@@ -27,12 +27,17 @@ class Output:
         self._streams = len(question.names)
         self._widest = 0  # bytes of the widest rows so far
         self.share_bytes = budget_bytes // OUTPUT_SHARE
-        self._portion_bytes = self.share_bytes // (2 * threads + 1)
+        self._portion_bytes = 0
+        self.divide(threads)
+
+    def divide(self, threads: int) -> None:
+        """Share the bytes among threads, each with one portion under way and one waiting."""
+        self._portion_bytes = self.share_bytes // (2 * threads - 1)
 
     @property
     def capacity(self) -> int:
         """Tuples that are under way at each level, on each thread."""
-        levels = self._streams * self._streams * TUPLE_BYTES
+        levels = self._streams * (FOUND_BYTES + 8 * self._streams)
         return max(FEW_ROWS, min(BATCH_ROWS, self._portion_bytes // 2 // levels))
 
     def batches(self, blocks: Mapping[int, Held], tuples: Tuples) -> Iterator[pa.RecordBatch]:

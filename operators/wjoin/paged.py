@@ -6,8 +6,8 @@
 A step reads every page that its new rows can meet, so it waits until they pay for that, or until
 `max_delay` says that they must not wait longer.  The tuples are grown page by page, with one page
 of each stream held at a time, so that no key is too hot.  Inputs of which nothing is final before
-their end are sorted on pages by key and time and joined in one step at the end: each page then meets
-those of its own keys.
+their end are sorted on pages by key and time and joined in one step at the end: each page then
+meets those of its own keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .parts import KeptBlocks, MemoryPart, PagedPart
 from .question import WindowQuestion
 from .slabs import stepped
 
-KEPT_BLOCKS = 32
+KEPT_BLOCKS_MAX = 256
 
 
 class PagedSlabs:
@@ -82,12 +82,8 @@ class PagedSlabs:
 
     def step(self, needed: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """All tuples with a new row; then drop what no later row can meet."""
-        kept = KeptBlocks(KEPT_BLOCKS)
-        rows = 1 + max(
-            (r.rows for p in (*self.old, *self._paged_new) for r in p.pages()), default=0
-        )
-        reserved = self._output.share_bytes + KEPT_BLOCKS * rows * BYTES_PER_ROW
-        with self._pool.reserve(reserved):
+        kept, size = self._kept_blocks()
+        with self._pool.reserve(self._output.share_bytes + size):
             old = [part.refs(kept) for part in self.old]
             new = [part.refs() for part in self.new]
             for refs, part in zip(new, self._paged_new, strict=False):
@@ -95,6 +91,17 @@ class PagedSlabs:
             counts = [sum(r.rows for r in (*o, *n)) for o, n in zip(old, new, strict=True)]
             yield from stepped(self._question, old, new, counts, self._bounds, self._output, 1)
         self._keep(needed)
+
+    def _kept_blocks(self) -> tuple[KeptBlocks, int]:
+        """How many pages' arrays are kept, and what they take: a page of each stream at least, and
+        half of what is left beside output and frames."""
+        pool, streams = self._pool, len(self.old)
+        refs = [ref for part in (*self.old, *self._paged_new) for ref in part.pages()]
+        each = max([ref.rows for ref in refs], default=1) * BYTES_PER_ROW
+        page = max([ref.size for ref in refs], default=1)
+        room = pool.budget_bytes - pool.write_space - pool.held_bytes - self._output.share_bytes
+        limit = max(streams, min(KEPT_BLOCKS_MAX, (room - (streams + 1) * page) // 2 // each))
+        return KeptBlocks(limit), limit * each
 
     def _keep(self, needed: Sequence[int]) -> None:
         """New rows become old ones."""

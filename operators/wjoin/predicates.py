@@ -121,7 +121,8 @@ class _Near:
             with np.errstate(invalid="ignore", over="ignore"):
                 apart = b[0] - a[0]
                 good &= np.isfinite(a[0]) & np.isfinite(b[0])
-            return good & (apart >= self.lo) & (apart <= self.hi)
+            good &= (apart >= self.lo) & (apart <= self.hi)
+            return good
         up, down = b[0] >= a[0], b[0] < a[0]
         apart = np.where(up, b[0], a[0]).view(np.uint64) - np.where(up, a[0], b[0]).view(np.uint64)
         within = (up & _at_most(apart, self.hi) & _at_least(apart, self.lo)) | (
@@ -133,13 +134,13 @@ class _Near:
 def _at_most(apart: Values, limit: int) -> Bools:
     if limit < 0:
         return np.zeros(len(apart), np.bool_)
-    return apart <= np.uint64(min(limit, 2**64 - 1))  # type: ignore[no-any-return]
+    return apart <= np.uint64(min(limit, 2**64 - 1))
 
 
 def _at_least(apart: Values, limit: int) -> Bools:
     if limit > 2**64 - 1:
         return np.zeros(len(apart), np.bool_)
-    return apart >= np.uint64(max(limit, 0))  # type: ignore[no-any-return]
+    return apart >= np.uint64(max(limit, 0))
 
 
 class Function:
@@ -219,8 +220,9 @@ class Function:
         if found.shape != values[0].shape or found.dtype.kind not in "biuf":
             raise self._wrong(f"returns {result!r:.80}", values, 0)
         if found.dtype.kind == "f":
-            return ~np.isnan(found) & (found != 0)
-        return found.astype(np.bool_, copy=False)
+            found = ~np.isnan(found) & (found != 0)
+        truth: Bools = found.astype(np.bool_, copy=False)
+        return truth
 
     def _wrong(self, what: str, values: list[Values], at: int) -> InputError:
         return InputError(

@@ -180,9 +180,9 @@ def first_alive(nodes, first, limit, bound):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def chain(
+def chain(  # type: ignore[no-untyped-def]
     table, nodes, oldest, tuple_keys, lows, highs, tuple_, limit, place, out_tuples, out_rows
-):  # type: ignore[no-untyped-def]
+):
     """Candidates along a chain, newest first, as long as one can be late enough."""
     room, filled = len(out_rows), 0
     while tuple_ < limit:
@@ -204,9 +204,9 @@ def chain(
 
 
 @numba.njit(cache=True, nogil=True)
-def chain_places(
+def chain_places(  # type: ignore[no-untyped-def]
     table, nodes, tuple_keys, begins, ends, tuple_, limit, place, out_tuples, out_rows
-):  # type: ignore[no-untyped-def]
+):
     """Candidates along a chain, between two places."""
     room, filled = len(out_rows), 0
     while tuple_ < limit:
