@@ -18,6 +18,7 @@ are rounded: those windows are widened by more than that first, and the given on
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +32,7 @@ from matwin.storage.grid import Dimension
 
 BOUNDS = ("global", "local", "graph")
 FLOAT_SLACK = 2.0**-40
+LARGEST = sys.float_info.max
 Number = int | float
 Matrix = tuple[tuple[Number, ...], ...]
 Duration = int | float | str | timedelta
@@ -260,7 +262,7 @@ def _closed(names: Sequence[str], system: Sequence[Between]) -> Matrix:
             for j in range(count):
                 if far in (upper[i][k], upper[k][j]):
                     continue
-                through = upper[i][k] + upper[k][j]
+                through = min(upper[i][k] + upper[k][j], LARGEST)
                 if through >= upper[i][j]:
                     continue
                 upper[i][j] = through
@@ -290,4 +292,4 @@ def _wider(one: Between) -> Between:
     if not (isinstance(one.lo, float) or isinstance(one.hi, float)):
         return one
     lo, hi = one.lo - abs(one.lo) * FLOAT_SLACK, one.hi + abs(one.hi) * FLOAT_SLACK
-    return Between(one.a, one.b, lo, hi)
+    return Between(one.a, one.b, max(lo, -LARGEST), min(hi, LARGEST))

@@ -11,9 +11,10 @@
         ▼
     memory full?  a step, then pages if that has not made room enough
 
-An engine is in memory (`Backward`, `Forward`, `Slabs`) or on pages (`PagedSlabs`); all algorithms
-share the latter, because there a step must pay for the pages it reads.  What an engine in memory
-has joined already is old on pages, what has waited is new: nothing is lost or found twice.
+An engine is in memory (`Backward`, `Forward`, `Slabs`) or on pages (`LivePages`, `GatheredPages`);
+all algorithms share the latter, because there a step must pay for the pages it reads.  What an
+engine in memory has joined already is old on pages, what has waited is new: nothing is lost or
+found twice.
 
 Finite inputs whose order is not declared are looked through once the memory is full, if they can be
 read again: sorted ones go slab by slab.
@@ -37,17 +38,18 @@ from matwin.streams import Stream
 from .block import BYTES_PER_ROW, Blocks
 from .choose import Choice
 from .evaluate import Backward, Forward
+from .gathered import GatheredPages
 from .inbox import Bell, Inbox
 from .needed import needed_from
 from .output import Output
-from .paged import PagedSlabs
+from .paged import LivePages
 from .question import WindowQuestion
 from .slabs import Slabs
 
 PORTION_SHARE = 16
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
-Engine = Backward | Forward | Slabs | PagedSlabs
+Engine = Backward | Forward | Slabs | LivePages | GatheredPages
 
 
 class WindowLoop:
@@ -191,7 +193,7 @@ class WindowLoop:
 
     def _has_room(self) -> bool:
         """Whether another portion fits the memory; pages make room by themselves."""
-        if isinstance(self._engine, PagedSlabs):
+        if isinstance(self._engine, LivePages | GatheredPages):
             return True
         needed = self._engine.needed_bytes
         self._report.peak_bytes = max(self._report.peak_bytes, needed)
@@ -204,7 +206,7 @@ class WindowLoop:
             self._look_for_order()
             if all(f > -(2**63) for f in self._frontiers()):
                 yield from self._step()
-        assert not isinstance(engine, PagedSlabs)
+        assert not isinstance(engine, LivePages | GatheredPages)
         if isinstance(engine, Slabs) and engine.needed_bytes <= self._options.budget_bytes // 2:
             return
         self._move_to_pages("the windows do not fit the memory")
@@ -221,19 +223,25 @@ class WindowLoop:
     def _move_to_pages(self, why: str) -> None:
         """From now on the windows are in a store."""
         options, engine = self._options, self._engine
-        assert not isinstance(engine, PagedSlabs)
+        assert not isinstance(engine, LivePages | GatheredPages)
         self._store = Store(
             memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch,
             trace=options.trace,
         )  # fmt: skip
-        # Of finite inputs every page is then read about once, however long the windows are; steps
-        # would read the windows again and again.
-        gathers_all = not self._is_live
-        paged = PagedSlabs(
-            self._question, self._blocks, self._output, self._store, bounds=self._choice.bounds,
-            arrivals=[feed.arrival for feed in self._feeds], materialize=options.materialize,
-            gathers_all=gathers_all,
-        )  # fmt: skip
+        paged: LivePages | GatheredPages
+        common = (self._question, self._blocks, self._output, self._store)
+        if self._is_live:
+            paged = LivePages(
+                *common, bounds=self._choice.bounds, materialize=options.materialize,
+                arrivals=[feed.arrival for feed in self._feeds],
+            )  # fmt: skip
+        else:
+            # Every page is then read about once, however long the windows are; steps would read
+            # the windows again and again.
+            paged = GatheredPages(
+                *common, bounds=self._choice.bounds, materialize=options.materialize,
+                threads=options.workers,
+            )  # fmt: skip
         for number, is_new, batches in engine.pour():
             while batches:
                 batch = batches.pop(0)
@@ -242,17 +250,15 @@ class WindowLoop:
                 else:
                     paged.take_old(number, batch)
         self._engine = paged
-        self._output.divide(1)
+        self._output.divide(1 if self._is_live else options.workers)
         pa.default_memory_pool().release_unused()
-        form = paged.old[0].window
-        how = "sorted once and joined at the end" if gathers_all else "joined as they come"
-        self._report.decide(f"pages: {why}; {form.form} windows, {how}: {form.reason}")
+        self._report.decide(f"pages: {why}; {paged.reason}")
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
     def _step_if_due(self, *, is_idle: bool = False) -> Iterator[pa.RecordBatch]:
         engine, delay = self._engine, self._options.delay_seconds
-        if not isinstance(engine, PagedSlabs):
+        if not isinstance(engine, LivePages | GatheredPages):
             return
         waited = time.monotonic() - self._stepped_at
         is_late = self._is_live and engine.new_bytes > 0 and waited >= (delay or 0.0)
@@ -265,7 +271,7 @@ class WindowLoop:
 
     def _step(self) -> Iterator[pa.RecordBatch]:
         engine = self._engine
-        assert isinstance(engine, Slabs | PagedSlabs)
+        assert isinstance(engine, Slabs | LivePages | GatheredPages)
         self._report.steps += 1
         yield from engine.step(self._needed())
         self._stepped_at = time.monotonic()
@@ -276,7 +282,7 @@ class WindowLoop:
     def _end(self) -> Iterator[pa.RecordBatch]:
         """What was waiting."""
         yield from self._engine.advance(self._needed(), DONE)
-        if isinstance(self._engine, Slabs | PagedSlabs):
+        if isinstance(self._engine, Slabs | LivePages | GatheredPages):
             self._has_room()
             yield from self._step()
 

@@ -10,26 +10,28 @@ first and last time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.storage.columns import INT64_MAX, INT64_MIN, order_key
 from matwin.storage.grid import LAST_CELL
 from matwin.storage.layout import PageId
-from matwin.storage.materialize import Window
+from matwin.storage.materialize import StandardWindow, Window
 from matwin.storage.ordering import is_sorted
 from matwin.storage.pool import BufferPool
 from matwin.storage.runs import PageRef
 from matwin.storage.store import Store
 
 from .block import BYTES_PER_ROW, Block, Blocks
-from .reaches import BlockRef, InMemory
+from .reaches import InMemory
 
 KEY = "matwin key"
+SORTING_BYTES = 32
+"""Words to sort, their order and what NumPy makes on the way, for a row."""
 
 
 class MemoryPart:
@@ -50,7 +52,7 @@ class MemoryPart:
             self.rows += rows.num_rows
             self.size += size
 
-    def refs(self) -> list[BlockRef]:
+    def refs(self) -> list[InMemory]:
         """The block of all rows, where there are any."""
         if self.rows == 0:
             return []
@@ -61,13 +63,13 @@ class MemoryPart:
 
     @property
     def sorting_bytes(self) -> int:
-        """What sorting takes beside the rows: a copy of them."""
-        return self.size if self._block is None else 0
+        """What sorting takes beside the rows: a copy of them, and numbers."""
+        return 0 if self._block is not None else self.size + self.rows * SORTING_BYTES
 
     @property
     def held_bytes(self) -> int:
         """What the rows take, and their arrays."""
-        return self.size + self.rows * 2 * BYTES_PER_ROW
+        return self.size + self.rows * BYTES_PER_ROW
 
     def absorb(self, other: MemoryPart) -> None:
         """Take all rows of another part."""
@@ -98,6 +100,12 @@ class MemoryPart:
         self._batches, self._block = kept, None
         self.rows = sum(batch.num_rows for batch in kept)
         self.size = self.size * self.rows // before
+
+
+def needed_bytes(parts: Sequence[MemoryPart]) -> int:
+    """What parts take while one of them is sorted."""
+    sorting = max((part.sorting_bytes for part in parts), default=0)
+    return sum(part.held_bytes for part in parts) + sorting
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -134,13 +142,21 @@ class PagedPart:
             rows = pa.RecordBatch.from_arrays([*rows.columns, codes], schema=schema)
         self.window.append(rows)
 
-    def refs(self, kept: KeptBlocks) -> list[BlockRef]:
-        """The pages."""
-        is_keyed = bool(self._blocks.side.keys)
-        return [OnPage(ref, self._pool, self._blocks, kept, is_keyed) for ref in self.pages()]
+    def refs(self, kept: KeptBlocks, *, merged: bool = True) -> list[OnPage]:
+        """The pages; without merging them first, in runs that may overlap each other."""
+        keys = self._blocks.side.keys
+        key = KEY if self._has_key else keys[0] if keys else None
+        pages = self.pages() if merged else self.runs()
+        return [OnPage(ref, self._pool, self._blocks, kept, key) for ref in pages]
 
     def pages(self) -> list[PageRef]:
         """The pages with their fences."""
+        return self.window.pages()
+
+    def runs(self) -> list[PageRef]:
+        """The pages of runs that may overlap each other."""
+        if isinstance(self.window, StandardWindow):
+            return self.window.unmerged()
         return self.window.pages()
 
     def drop_below(self, bound: int) -> None:
@@ -159,12 +175,13 @@ class OnPage:
     pool: BufferPool
     blocks: Blocks
     kept: KeptBlocks
-    is_keyed: bool
+    key: str | None
+    """The column that holds the keys' number."""
 
     @property
     def key_range(self) -> tuple[int, int]:
         """The first and the last key; the last cell of all holds the last two keys."""
-        if not self.is_keyed:
+        if self.key is None:
             return 0, 0
         first, last = self.ref.fence.first[0], self.ref.fence.last[0]
         return first, INT64_MAX if last == LAST_CELL else last
@@ -184,6 +201,14 @@ class OnPage:
         """The page's block, while the page is held in its frame."""
         with self.pool.pin(self.ref.page_id, "join") as page:
             yield self.kept.block(self.ref.page_id, page.batch, self.blocks)
+
+    def rows_between(self, first: int, last: int) -> pa.RecordBatch:
+        """The rows whose key is in a range, in memory of their own."""
+        assert self.key is not None
+        with self.pool.pin(self.ref.page_id, "rows of a range of keys") as page:
+            keys = order_key(page.batch.column(self.key))
+            at = np.flatnonzero((keys >= first) & (keys <= last))
+            return page.batch.take(pa.array(at))
 
 
 class KeptBlocks:

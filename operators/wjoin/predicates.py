@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
@@ -143,6 +144,9 @@ def _at_least(apart: Values, limit: int) -> Bools:
     return apart >= np.uint64(max(limit, 0))
 
 
+_loops: WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
+
+
 class Function:
     """A user's predicate, and how it is called."""
 
@@ -189,17 +193,28 @@ class Function:
         return "vectorized" if result.shape == values[0][:2].shape else "row by row"
 
     def _compile(self, values: list[Values]) -> bool:
+        """Compile the function for columns of these types, once for all joins that use it."""
+        types = tuple(v.dtype.char for v in values)
+        try:
+            loops = _loops.setdefault(self.function, {})
+        except TypeError:  # an object that can't be kept by name, such as a ufunc
+            loops = {}
+        if types not in loops:
+            loops[types] = self._compiled(values)
+        self._loop = loops[types]
+        return self._loop is not None
+
+    def _compiled(self, values: list[Values]) -> Callable[..., Values] | None:
         try:
             compiled = numba.njit(self.function, nogil=True)
             compiled.compile(tuple(numba.from_dtype(v.dtype) for v in values))
             result = compiled.nopython_signatures[-1].return_type
         except (NumbaError, TypeError, AttributeError, ValueError) as e:
             logging.getLogger(__name__).debug("%s is not compiled: %s", self.name, e)
-            return False
+            return None
         if not isinstance(result, numba.types.Boolean | numba.types.Integer):
-            return False
-        self._loop = _looping(compiled, len(values))
-        return self._loop is not None
+            return None
+        return _looping(compiled, len(values))
 
     def _call(self, values: list[Values]) -> Any:
         are_numbers = all(v.dtype != object for v in values)  # of 64 bits with a sign

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from .block import Blocks
 from .output import Output
-from .parts import MemoryPart
+from .parts import MemoryPart, needed_bytes
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BlockRef, MergeReach
@@ -52,9 +52,7 @@ class Slabs:
     @property
     def needed_bytes(self) -> int:
         """What the rows take, and sorting the largest part, and output."""
-        parts = [*self.old, *self.new]
-        copies = max(part.sorting_bytes for part in parts)
-        return sum(part.held_bytes for part in parts) + copies + self._output.share_bytes
+        return needed_bytes([*self.old, *self.new]) + self._output.share_bytes
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Keep rows for the next step."""

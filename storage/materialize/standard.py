@@ -39,6 +39,11 @@ class StandardWindow(Window):
             self._by_order.clear()
             self._by_order.update(ref for run in runs for ref in run)
 
+    def unmerged(self) -> list[PageRef]:
+        """The pages as they were written: sorted runs that may overlap each other."""
+        self._spill()
+        return list(self._listed())
+
     def _spill(self) -> None:
         if self._tail.rows:
             with self._tail.in_order() as rows, self._writer(0, "run") as writer:

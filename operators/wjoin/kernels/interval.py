@@ -26,13 +26,24 @@ def saturated(a, b):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def narrow(lows, highs, times, rows, down, up):  # type: ignore[no-untyped-def]
-    """Bring every interval within ``times[row] + down`` and ``times[row] + up``."""
+    """Bring every interval within ``times[row] + down`` and ``times[row] + up``.
+
+    An interval that lies beyond the end of 64 bits is empty: there is no such time.
+    """
     for p in range(len(rows)):
         t = times[rows[p]]
         if down != UNLIMITED_DOWN:
-            lows[p] = max(lows[p], saturated(t, down))
+            low = saturated(t, down)
+            if down > 0 and low - down != t:
+                highs[p] = INT64_MIN
+                lows[p] = INT64_MAX
+            lows[p] = max(lows[p], low)
         if up != UNLIMITED_UP:
-            highs[p] = min(highs[p], saturated(t, up))
+            high = saturated(t, up)
+            if up < 0 and high - up != t:
+                highs[p] = INT64_MIN
+                lows[p] = INT64_MAX
+            highs[p] = min(highs[p], high)
 
 
 @numba.njit(cache=True, nogil=True)
