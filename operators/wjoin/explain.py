@@ -28,11 +28,10 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.explain import labelled, source_size
-from matwin.options import options_of
 from matwin.storage.units import format_size
 
 from .constraints import Between
-from .join import asked
+from .join import asked, window_options
 from .question import WindowQuestion
 
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -50,7 +49,7 @@ def explain_window_join(
     question, sources, choice = asked(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
-    chosen = options_of("explain_window_join", options)
+    chosen = window_options("explain_window_join", options)
     keys = f" by {', '.join(question.keys[0])}" if question.is_keyed else ""
     lines = [f"window join of {', '.join(question.names)}{keys}"]
     for number, system in enumerate(question.constraints.alternatives):

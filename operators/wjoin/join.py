@@ -54,7 +54,7 @@ def window_join(
     question, sources, choice = asked(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
-    chosen = options_of("window_join", options)
+    chosen = window_options("window_join", options)
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
         raise InputError("report=: it has counted another join already; give a new Report()")
@@ -72,6 +72,17 @@ def asked(
     is_live = any(isinstance(s, Stream) and s.is_live for s in sources.values())
     choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=is_live)
     return question, sources, choice
+
+
+def window_options(join: str, given: dict[str, Any]) -> Options:
+    """The options of a window join: those of the other joins but a schedule."""
+    options = options_of(join, given)
+    if options.schedule != "auto":
+        raise InputError(
+            f"schedule={options.schedule!r}: a window join reads its pages in the order of key and "
+            "time; schedules are for joins of two sides, so leave it out"
+        )
+    return options
 
 
 def _sources(streams: object) -> dict[str, Source]:
