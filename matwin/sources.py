@@ -64,12 +64,21 @@ def source_of(data: object, name: str) -> Source:
 def two_sources(left: object, right: object) -> tuple[Source, Source]:
     """Both sides of a join; one that can be read only once can't be both."""
     ours, theirs = source_of(left, "left"), source_of(right, "right")
-    if left is right and not ours.is_repeatable:
+    once = read_once(ours)
+    if once is not None and once is read_once(theirs):
         raise InputError(
             "left and right are the same source, which can be read only once; give a table, or "
             "two readers"
         )
     return ours, theirs
+
+
+def read_once(source: Source) -> object:
+    """What a source can read a single time and another may be reading too; None where it can be
+    read again."""
+    inner = getattr(source, "source", source)
+    given = getattr(inner, "given", None) or getattr(inner, "reader", None)
+    return (given.origin or given.thing) if isinstance(given, _Once) else None
 
 
 def is_iterable_source(data: object) -> bool:
@@ -129,9 +138,10 @@ class Held(Source):
 
 @dataclass
 class _Once:
-    """Something that can be taken a single time."""
+    """Something that can be taken a single time; `origin` is what the user gave."""
 
     thing: Any
+    origin: Any = None
 
     def take(self, name: str) -> Any:
         if self.thing is None:
@@ -191,7 +201,7 @@ class Batches(Source):
             is_repeatable,
             None,
             None,
-            given if is_repeatable else _Once(items),
+            given if is_repeatable else _Once(items, given),
             reading,
         )
 

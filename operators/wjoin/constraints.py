@@ -33,6 +33,8 @@ from matwin.storage.grid import Dimension
 BOUNDS = ("global", "local", "graph")
 FLOAT_SLACK = 2.0**-40
 LARGEST = sys.float_info.max
+FARTHEST = 2**63 - 1
+"""What is as far apart is looked for without a limit, and decided by the given windows."""
 Number = int | float
 Matrix = tuple[tuple[Number, ...], ...]
 Duration = int | float | str | timedelta
@@ -149,8 +151,10 @@ class Constraints:
 
     def is_refined(self, kind: str) -> bool:
         """Whether tuples within the bounds of this kind satisfy the constraints already."""
+        is_narrow = all(one.hi < FARTHEST and -one.lo < FARTHEST for one in self.alternatives[0])
         bounds = self.bounds(kind)
-        return not self.is_float and len(self.alternatives) == 1 and bounds == self.upper
+        is_single = not self.is_float and len(self.alternatives) == 1
+        return is_single and is_narrow and bounds == self.upper
 
 
 def _systems(names: tuple[str, ...], windows: object, field: pa.Field) -> list[tuple[Between, ...]]:

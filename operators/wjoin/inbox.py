@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-ITEMS_MAX = 4
-"""Items in a queue: portions that wait are memory that nobody counts."""
+import pyarrow as pa
+
+ITEMS_MAX, SMALL_ITEMS_MAX, SMALL_ROWS = 4, 64, 4096
+"""Items in a queue, which are memory that nobody counts; small ones may be more."""
 
 
 class Bell:
@@ -59,12 +61,31 @@ class Inbox(Iterator[Any]):
         with self._bell.changed:
             self._bell.changed.wait_for(lambda: self.is_ready)
             if self._queue:
-                item = self._queue.popleft()
+                item = self._taken()
                 self._bell.changed.notify_all()
                 return item
             if self._error is not None:
                 raise self._error
             raise StopIteration
+
+    def _taken(self) -> Any:
+        """The next item; small batches that have gathered come as one, so that a stream of single
+        rows is joined in portions as soon as the join falls behind."""
+        item = self._queue.popleft()
+        if not isinstance(item, pa.RecordBatch):
+            return item
+        batches, rows = [item], item.num_rows
+        while self._queue and isinstance(self._queue[0], pa.RecordBatch) and rows < SMALL_ROWS:
+            batches.append(self._queue.popleft())
+            rows += batches[-1].num_rows
+        return pa.concat_batches(batches) if len(batches) > 1 else item
+
+    @property
+    def _has_space(self) -> bool:
+        if len(self._queue) < ITEMS_MAX or self._is_closed:
+            return True
+        rows = sum(item.num_rows for item in self._queue if isinstance(item, pa.RecordBatch))
+        return len(self._queue) < SMALL_ITEMS_MAX and rows < SMALL_ROWS
 
     def close(self) -> None:
         """Read no more; a thread that waits for its source ends with it."""
@@ -87,7 +108,7 @@ class Inbox(Iterator[Any]):
 
     def _put(self, item: Any) -> bool:
         with self._bell.changed:
-            self._bell.changed.wait_for(lambda: len(self._queue) < ITEMS_MAX or self._is_closed)
+            self._bell.changed.wait_for(lambda: self._has_space)
             if self._is_closed:
                 return False
             self._queue.append(item)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from matwin.joining import check_rows_out
 from matwin.options import Options, options_of
 from matwin.report import Report
-from matwin.sources import Source, source_of
+from matwin.sources import Source, read_once, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
@@ -94,17 +94,19 @@ def _sources(streams: object) -> dict[str, Source]:
     if len(streams) < 2:
         raise InputError(f"streams={list(streams)}: a window join needs at least two")
     found: dict[str, Source] = {}
-    seen: dict[int, str] = {}
+    seen: dict[str, object] = {}
     for name, data in streams.items():
         if not isinstance(name, str) or not name:
             raise InputError(f"streams: {name!r} is no name; give text")
         found[name] = source_of(data, name)
-        if id(data) in seen and not found[name].is_repeatable:
-            raise InputError(
-                f"{seen[id(data)]} and {name} are the same source, which can be read only once; "
-                "give a table, or two readers"
-            )
-        seen[id(data)] = name
+        once = read_once(found[name])
+        for other, its in seen.items():
+            if once is not None and once is its:
+                raise InputError(
+                    f"{other} and {name} are the same source, which can be read only once; give a "
+                    "table, or two readers"
+                )
+        seen[name] = once
     return found
 
 

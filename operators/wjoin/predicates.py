@@ -28,6 +28,8 @@ from matwin.storage.columns import Bools, comparable, is_numeric
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 
+SAMPLE = 16
+"""Pairs on which a function is tried."""
 EXAMPLE = 'write for example where={("a.x", "b.x"): 0.5}'
 Values = npt.NDArray[Any]
 
@@ -178,7 +180,7 @@ class Function:
         with self._lock:  # two workers may be the first
             self._how = self._how or self._chosen(values)
         try:
-            result = self._call(values)
+            result = self._call(values, self._how)
         except Exception as e:
             raise self._failed(values, e) from e
         return self._checked(result, values)
@@ -186,11 +188,19 @@ class Function:
     def _chosen(self, values: list[Values]) -> str:
         if all(v.dtype != object for v in values) and self._compile(values):
             return "compiled"
-        try:
-            result = np.asarray(self.function(*(v[:2] for v in values)))
-        except Exception:  # whatever it is, called with scalars it may well work
+        few = [v[:SAMPLE] for v in values]
+        whole = self._tried("vectorized", few)
+        if whole is None:
             return "row by row"
-        return "vectorized" if result.shape == values[0][:2].shape else "row by row"
+        single = self._tried("row by row", few)
+        # `len(a)` of a column is its length: where both work, they must mean the same.
+        return "vectorized" if single is None or (whole == single).all() else "row by row"
+
+    def _tried(self, how: str, values: list[Values]) -> Bools | None:
+        try:
+            return self._checked(self._call(values, how), values)
+        except Exception:  # whatever it is, called in another way it may well work
+            return None
 
     def _compile(self, values: list[Values]) -> bool:
         """Compile the function for columns of these types, once for all joins that use it."""
@@ -216,12 +226,12 @@ class Function:
             return None
         return _looping(compiled, len(values))
 
-    def _call(self, values: list[Values]) -> Any:
+    def _call(self, values: list[Values], how: str | None) -> Any:
         are_numbers = all(v.dtype != object for v in values)  # of 64 bits with a sign
-        if self._how == "compiled" and self._loop is not None and are_numbers:
+        if how == "compiled" and self._loop is not None and are_numbers:
             return self._loop(np.empty(len(values[0]), np.bool_), *values)
-        if self._how == "vectorized":
-            return self.function(*values)
+        if how == "vectorized":
+            return np.asarray(self.function(*values))
         return [self.function(*row) for row in _rows(values)]
 
     def _checked(self, result: Any, values: list[Values]) -> Bools:
@@ -250,7 +260,7 @@ class Function:
         while high - low > 1:  # the first pair that fails, by halving
             middle = (low + high) // 2
             try:
-                self._call([v[low:middle] for v in values])
+                self._call([v[low:middle] for v in values], self._how)
                 low = middle
             except Exception:  # the same failure, closer
                 high = middle
