@@ -232,7 +232,7 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
         raise InputError(f"{where}: then({inner!r}) takes one duration; a pair needs no then()")
     for limit in (bound.lo, bound.hi):
         if not pa.types.is_floating(field.type) and abs(limit) >= 2**63:
-            raise InputError(f"{where} has the window {inner!r}, beyond 64-bit integers")
+            raise InputError(f"{where} has the window {inner!r}; the widest is 2**63 - 1")
     return (0 if isinstance(window, Then) else bound.lo), bound.hi
 
 

@@ -192,10 +192,11 @@ class Forward:
         return begins + start, ends + start
 
     def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows, stream by stream; those that waited are new."""
+        """All rows: those that are joined, then those that waited, which are new."""
         for number, buffer in enumerate(self.buffers):
             yield number, False, buffer.pour()
-            waiting, self.waiting[number] = self.waiting[number], []
+        for number, waiting in enumerate(self.waiting):
+            self.waiting[number] = []
             yield number, True, [block.rows for block, _ in waiting]
 
 

@@ -97,8 +97,11 @@ class Inbox(Iterator[Any]):
         error: BaseException | None = None
         try:
             for item in self._items:
-                if item is not None and not self._put(item):
-                    return
+                if self._is_closed or (item is not None and not self._put(item)):
+                    break
+            close = getattr(self._items, "close", None)
+            if close is not None:
+                close()
         except BaseException as e:
             error = e  # raised where the stream is read
         finally:

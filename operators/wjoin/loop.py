@@ -32,6 +32,7 @@ from matwin.finality import DONE
 from matwin.options import Options
 from matwin.report import Report, StreamReport
 from matwin.sources import Source
+from matwin.storage.columns import INT64_MIN
 from matwin.storage.store import Store
 from matwin.streams import Stream
 
@@ -101,7 +102,7 @@ class WindowLoop:
             for inbox in self._inboxes.values():
                 inbox.start()
             if self._options.wants_pages:
-                self._move_to_pages("asked for")
+                yield from self._move_to_pages("asked for")
             while not all(feed.is_done for feed in self._feeds):
                 yield from self._turn()
             yield from self._end()
@@ -204,12 +205,12 @@ class WindowLoop:
         engine = self._engine
         if isinstance(engine, Slabs):
             self._look_for_order()
-            if all(f > -(2**63) for f in self._frontiers()):
+            if all(f > INT64_MIN for f in self._frontiers()):
                 yield from self._step()
         assert not isinstance(engine, LivePages | GatheredPages)
         if isinstance(engine, Slabs) and engine.needed_bytes <= self._options.budget_bytes // 2:
             return
-        self._move_to_pages("the windows do not fit the memory")
+        yield from self._move_to_pages("the windows do not fit the memory")
 
     def _look_for_order(self) -> None:
         """Find out whether sources of undeclared order are sorted, unless one is surely not."""
@@ -220,8 +221,9 @@ class WindowLoop:
                 return
         self._report.decide("all inputs are sorted by time: joined slab by slab")
 
-    def _move_to_pages(self, why: str) -> None:
-        """From now on the windows are in a store."""
+    def _move_to_pages(self, why: str) -> Iterator[pa.RecordBatch]:
+        """From now on the windows are in a store; rows that have waited may be too many for one
+        step."""
         options, engine = self._options, self._engine
         assert not isinstance(engine, LivePages | GatheredPages)
         self._store = Store(
@@ -242,17 +244,25 @@ class WindowLoop:
                 *common, bounds=self._choice.bounds, materialize=options.materialize,
                 threads=options.workers,
             )  # fmt: skip
+        self._engine = paged
+        self._output.divide(1 if self._is_live else options.workers)
+        self._report.decide(f"pages: {why}; {paged.reason}")
         for number, is_new, batches in engine.pour():
             while batches:
                 batch = batches.pop(0)
-                if is_new:
-                    paged.take(number, batch, batch.nbytes)
-                else:
-                    paged.take_old(number, batch)
-        self._engine = paged
-        self._output.divide(1 if self._is_live else options.workers)
+                for part in self._parts_of(batch):
+                    if not is_new:
+                        paged.take_old(number, part)
+                        continue
+                    paged.take(number, part, part.nbytes)
+                    if paged.is_step_due:  # rows that wait are still to come: nothing is dropped
+                        yield from paged.step([INT64_MIN] * len(self._feeds))
         pa.default_memory_pool().release_unused()
-        self._report.decide(f"pages: {why}; {paged.reason}")
+
+    def _parts_of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """A batch in parts that take a sixteenth of the budget."""
+        size = self._rows_at_a_time(batch.num_rows, batch.nbytes)
+        return (batch.slice(first, size) for first in range(0, batch.num_rows, size))
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 

@@ -92,6 +92,7 @@ def _column(text: str, schemas: Mapping[str, pa.Schema]) -> tuple[int, str]:
 class _Near:
     """``lo <= b - a <= hi``, in the columns' common type."""
 
+    key: tuple[str, ...]
     type: pa.DataType
     lo: Any
     hi: Any
@@ -110,13 +111,22 @@ class _Near:
             bound = Dimension.of(pa.field(key[0], common), tolerance)
         except InputError as e:
             raise InputError(f"where: {key!r}: {e}") from e
-        return cls(common, bound.lo, bound.hi)
+        return cls(key, common, bound.lo, bound.hi)
+
+    def _cast(self, column: pa.Array) -> pa.Array:
+        try:
+            return column.cast(self.type)
+        except pa.ArrowInvalid as e:
+            raise InputError(
+                f"where: {self.key!r}: a value does not fit {self.type}, in which both are "
+                f"compared ({e}); cast or filter it first"
+            ) from e
 
     def __str__(self) -> str:
         return f"{self.lo} <= difference <= {self.hi}"
 
     def __call__(self, columns: list[pa.Array]) -> Bools:
-        a, b = (comparable(column.cast(self.type)) for column in columns)
+        a, b = (comparable(self._cast(column)) for column in columns)
         good: Bools = np.ones(len(a[0]), np.bool_)
         for _, valid in (a, b):
             good = good if valid is None else good & valid
@@ -178,22 +188,28 @@ class Function:
 
     def _tested(self, values: list[Values]) -> Bools:
         with self._lock:  # two workers may be the first
-            self._how = self._how or self._chosen(values)
+            how = self._how or self._chosen(values)
+            # A single pair does not tell a function of columns from one of values.
+            self._how = how if how == "compiled" or len(values[0]) > 1 else None
         try:
-            result = self._call(values, self._how)
+            result = self._call(values, how)
         except Exception as e:
-            raise self._failed(values, e) from e
+            raise self._failed(values, e, how) from e
         return self._checked(result, values)
 
     def _chosen(self, values: list[Values]) -> str:
-        if all(v.dtype != object for v in values) and self._compile(values):
+        if any(v.dtype == object for v in values):
+            return "row by row"
+        if self._compile(values):
             return "compiled"
+        if len(values[0]) == 1:
+            return "row by row"
         few = [v[:SAMPLE] for v in values]
         whole = self._tried("vectorized", few)
         if whole is None:
             return "row by row"
         single = self._tried("row by row", few)
-        # `len(a)` of a column is its length: where both work, they must mean the same.
+        # Where both work, they must mean the same.
         return "vectorized" if single is None or (whole == single).all() else "row by row"
 
     def _tried(self, how: str, values: list[Values]) -> Bools | None:
@@ -255,12 +271,12 @@ class Function:
             "true or false for every pair of rows"
         )
 
-    def _failed(self, values: list[Values], error: Exception) -> InputError:
+    def _failed(self, values: list[Values], error: Exception, how: str) -> InputError:
         low, high = 0, len(values[0])
         while high - low > 1:  # the first pair that fails, by halving
             middle = (low + high) // 2
             try:
-                self._call([v[low:middle] for v in values], self._how)
+                self._call([v[low:middle] for v in values], how)
                 low = middle
             except Exception:  # the same failure, closer
                 high = middle

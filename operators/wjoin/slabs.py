@@ -75,10 +75,10 @@ class Slabs:
             own.drop_below(bound)
 
     def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows, stream by stream: whether they are new, and batches."""
-        for number, (old, new) in enumerate(zip(self.old, self.new, strict=True)):
-            yield number, False, old.clear()
-            yield number, True, new.clear()
+        """All rows, old ones first: the stream's number, whether they are new, and batches."""
+        for is_new, parts in ((False, self.old), (True, self.new)):
+            for number, part in enumerate(parts):
+                yield number, is_new, part.clear()
 
 
 def stepped(
