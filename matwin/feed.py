@@ -209,5 +209,5 @@ def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:
     if stream.on is not None and stream.on != wanted:
         raise InputError(
             f"{side}: the stream is ordered by {stream.on!r} and the join's order attribute, its "
-            f"first, is {wanted!r}; name {stream.on!r} first in on="
+            f"first, is {wanted!r}; name {stream.on!r} first in on=, or in time= of a window join"
         )

@@ -16,6 +16,8 @@ are left.  Places in a buffer change only then.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +29,48 @@ from .kernels import expand
 
 ROOM_FIRST = 1 << 10
 PORTION_ROWS = 1 << 17
-NODE_BYTES = 48
-"""Node, second hash and time of a row, and its share of the hash table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Rows to be taken from several portions: which from which, and how to put them back in order.
+
+    Arrow's own `take` of a column in chunks makes one of all of them first.
+    """
+
+    asked: Int64s
+    parts: list[tuple[int, pa.Array]]
+    back: pa.Array | None
+
+    @classmethod
+    def of(cls, asked: Int64s, places: Int64s, portions: list[pa.RecordBatch]) -> Gather:
+        """The plan for rows at these places of all portions together."""
+        ends = np.cumsum([portion.num_rows for portion in portions])
+        which = np.searchsorted(ends, places, "right").astype(np.uint16)
+        if len(which) == 0 or (which == which[0]).all():
+            number = int(which[0]) if len(which) else 0
+            start = int(ends[number]) - portions[number].num_rows
+            return cls(asked, [(number, pa.array(places - start))], None)
+        order = np.argsort(which, kind="stable")
+        cuts = np.flatnonzero(np.diff(which[order])) + 1
+        parts = []
+        for rows in np.split(order, cuts):
+            number = int(which[rows[0]])
+            start = int(ends[number]) - portions[number].num_rows
+            parts.append((number, pa.array(places[rows] - start)))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return cls(asked, parts, pa.array(back))
+
+    def column(self, name: str, portions: list[pa.RecordBatch]) -> pa.Array:
+        """The values of a column in these rows."""
+        found = [
+            pc.take(portions[number].column(name), at, boundscheck=False)
+            for number, at in self.parts
+        ]
+        if self.back is None:
+            return found[0]
+        return pc.take(pa.concat_arrays(found), self.back, boundscheck=False)
 
 
 class Buffer:
@@ -39,7 +81,7 @@ class Buffer:
         self._by_time = by_time
         self._is_linked = is_linked
         self._portions: list[pa.RecordBatch] = []
-        self._columns: dict[str, pa.ChunkedArray] = {}
+        self._gather: Gather | None = None
         self._nodes = np.empty((ROOM_FIRST, 4), np.int64)
         self._second = None if blocks.is_exact else np.empty(ROOM_FIRST, np.int64)
         self._places: Int64s | None = None  # where each row lies in the portions, once not in order
@@ -78,16 +120,16 @@ class Buffer:
 
     def column_at(self, name: str, at: Int64s) -> pa.Array:
         """The values of a column in some rows."""
-        if name not in self._columns:
-            self._columns[name] = pa.chunked_array([p.column(name) for p in self._portions])
-        at = at if self._places is None else self._places[at]
-        found = pc.take(self._columns[name], pa.array(at), boundscheck=False)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        if self._gather is None or self._gather.asked is not at:
+            places = at if self._places is None else self._places[at]
+            self._gather = Gather.of(at, places, self._portions)
+        return self._gather.column(name, self._portions)
 
     @property
     def held_bytes(self) -> int:
         """What all of it takes, dropped rows included."""
-        return self.size + self.limit * NODE_BYTES
+        arrays = (self._nodes, self.table, self._second, self._places)
+        return self.size + sum(array.nbytes for array in arrays if array is not None)
 
     # ── rows in and out ──────────────────────────────────────────────────────────────────────
 
@@ -103,7 +145,7 @@ class Buffer:
         if self._second is not None and block.second is not None:
             self._second[first : self.limit] = block.second
         if self._places is not None:
-            self._places = np.append(self._places, np.arange(first, self.limit))
+            self._places[first : self.limit] = np.arange(first, self.limit)
         self._keep(block.rows, size)
         if self._by_time:
             self._put_in_order(first)
@@ -118,14 +160,12 @@ class Buffer:
         nodes = np.empty((room, 4), np.int64)
         nodes[: self.limit] = self._nodes[: self.limit]
         self._nodes = nodes
-        if self._second is not None:
-            second = np.empty(room, np.int64)
-            second[: self.limit] = self._second[: self.limit]
-            self._second = second
+        self._second = _roomier(self._second, room)
+        self._places = _roomier(self._places, room)
 
     def _keep(self, rows: pa.RecordBatch, size: int) -> None:
         """Portions of like size become one: n rows that come singly are copied log n times."""
-        self._columns = {}
+        self._gather = None
         self.size += size
         parts = [rows]
         count = rows.num_rows
@@ -141,25 +181,30 @@ class Buffer:
         is_behind = first > self.oldest and int(new.min()) < int(times[first - 1])
         if not is_behind and not (new[1:] < new[:-1]).any():
             return
-        start = int(expand.first_time(times[:first], first - 1, int(new.min())))
-        start = max(start, self.oldest)
+        start = self.oldest
+        if first > start:
+            start = max(start, int(expand.first_time(times[:first], first - 1, int(new.min()))))
         order = start + np.argsort(times[start:], kind="stable")
         self._nodes[start : self.limit] = self._nodes[order]
         if self._second is not None:
             self._second[start : self.limit] = self._second[order]
         if self._places is None:
-            self._places = np.arange(self.limit)
+            self._places = np.arange(len(self._nodes))
         self._places[start : self.limit] = self._places[order]
 
     def _link(self, first: int) -> None:
-        if 2 * (self._chains + self.limit - first) > len(self.table):
-            # Rows may have many keys or few: the table grows with the chains there are.
-            size = len(self.table)
-            while size < 4 * (self._chains + self.limit - first):
-                size *= 2
-            self.table = np.full(size, -1, np.int64)
-            self._chains, first = 0, self.oldest
-        self._chains += int(expand.link(self.table, self._nodes, first, self.limit))
+        """Link rows; the table grows with the chains there are, which may be many or few."""
+        while first < self.limit:
+            room = len(self.table) // 2 - self._chains
+            new, first = expand.link(self.table, self._nodes, first, self.limit, room)
+            self._chains += int(new)
+            if first < self.limit:
+                self._empty_table(2 * len(self.table))
+                first = self.oldest
+
+    def _empty_table(self, size: int) -> None:
+        self.table = np.full(size, -1, np.int64)
+        self._chains = 0
 
     def drop_below(self, bound: int) -> None:
         """Forget rows from the front whose time is below `bound`."""
@@ -186,22 +231,19 @@ class Buffer:
             self._nodes = self._nodes[:room].copy()
             self._second = None if self._second is None else self._second[:room].copy()
         if self._is_linked:
-            size = 2 * ROOM_FIRST
-            while size < 2 * min(kept, self._chains):
-                size *= 2
-            self.table = np.full(size, -1, np.int64)
-            self._chains = 0
+            self._empty_table(2 * ROOM_FIRST)
             self._link(0)
 
     def _sort_rows(self) -> None:
         """Bring the portions into the order of the places."""
         assert self._places is not None
-        rows = pa.Table.from_batches(self._portions).take(pa.array(self._places))
+        places = pa.array(self._places[: self.limit])
+        rows = pa.Table.from_batches(self._portions).take(places)
         self._portions = rows.combine_chunks().to_batches()
-        self._places, self._columns = None, {}
+        self._places, self._gather = None, None
 
     def _cut(self, gone: int) -> None:
-        self._columns = {}
+        self._gather = None
         while self._portions and gone >= self._portions[0].num_rows:
             gone -= self._portions.pop(0).num_rows
         if gone:
@@ -214,6 +256,15 @@ class Buffer:
         if self._places is not None:
             self._sort_rows()
         self._cut(self.oldest)
-        portions, self._portions, self._columns = self._portions, [], {}
+        portions, self._portions, self._gather = self._portions, [], None
         self.oldest = self.limit = self.size = 0
         return portions
+
+
+def _roomier(numbers: Int64s | None, room: int) -> Int64s | None:
+    """The numbers in an array with more room."""
+    if numbers is None:
+        return None
+    roomier = np.empty(room, np.int64)
+    roomier[: len(numbers)] = numbers
+    return roomier

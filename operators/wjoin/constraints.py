@@ -18,6 +18,7 @@ are rounded: those windows are widened by more than that first, and the given on
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -217,6 +218,9 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
     inner = window.within if isinstance(window, Then) else window
     if inner is None or isinstance(inner, bool):
         raise InputError(f"{where} has the window {inner!r}; without one its state has no end")
+    limits = inner if isinstance(inner, tuple) else (inner,)
+    if any(isinstance(limit, float) and not math.isfinite(limit) for limit in limits):
+        raise InputError(f"{where} has the window {inner!r}; a window must be finite")
     try:
         bound = Dimension.of(field, inner)
     except InputError as e:
@@ -232,7 +236,9 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
         raise InputError(f"{where}: then({inner!r}) takes one duration; a pair needs no then()")
     for limit in (bound.lo, bound.hi):
         if not pa.types.is_floating(field.type) and abs(limit) >= 2**63:
-            raise InputError(f"{where} has the window {inner!r}; the widest is 2**63 - 1")
+            raise InputError(
+                f"{where} has the window {inner!r}; the widest in 64-bit integers is 2**63 - 1"
+            )
     return (0 if isinstance(window, Then) else bound.lo), bound.hi
 
 
@@ -266,7 +272,7 @@ def _closed(names: Sequence[str], system: Sequence[Between]) -> Matrix:
             for j in range(count):
                 if far in (upper[i][k], upper[k][j]):
                     continue
-                through = min(upper[i][k] + upper[k][j], LARGEST)
+                through = upper[i][k] + upper[k][j]
                 if through >= upper[i][j]:
                     continue
                 upper[i][j] = through

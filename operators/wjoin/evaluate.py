@@ -18,12 +18,13 @@ refinement tests the given windows.
 The papers leave open which rows mode 2 admits and what a restart of mode 1 drops.  Completeness
 decides: mode 2 admits exactly the rows up to x in the order of (time, stream), so that of
 simultaneous rows the one of the last stream finds the tuple, and nothing is dropped while a row to
-come can meet it (`bounds.needed_from`).
+come can meet it (`needed.needed_from`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ import pyarrow as pa
 from matwin.keys import floats_of_keys
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key
 
-from .block import Block, Blocks
+from .block import Blocks
 from .buffers import Buffer
 from .kernels import expand
 from .output import Output
@@ -86,6 +87,15 @@ class Backward:
             yield number, False, buffer.pour()
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows that are not final yet, the earliest of their times, and their bytes."""
+
+    rows: pa.RecordBatch
+    lowest: int
+    size: int
+
+
 class Forward:
     """Windows of what is final, and rows that are not final yet."""
 
@@ -99,7 +109,7 @@ class Forward:
         self._is_hash = is_hash
         self._upper = question.constraints.bounds(bounds)
         self.buffers = [Buffer(b, by_time=True, is_linked=is_hash) for b in blocks]
-        self.waiting: list[list[tuple[Block, int]]] = [[] for _ in blocks]
+        self.waiting: list[list[Waiting]] = [[] for _ in blocks]
         self._pipelines = [
             Pipeline(question, root, bounds=bounds, is_forward=True)
             for root in range(len(question.names))
@@ -109,14 +119,28 @@ class Forward:
     def needed_bytes(self) -> int:
         """What the windows take, and rows that wait."""
         held = [buffer.held_bytes for buffer in self.buffers]
-        waiting = sum(2 * size + 64 * len(b) for rows in self.waiting for b, size in rows)
+        waiting = sum(3 * portion.size for rows in self.waiting for portion in rows)
         return sum(held) + max(held) + waiting + self._output.share_bytes
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Rows wait until they are final."""
-        if rows.num_rows:
-            self.waiting[stream].append((self._blocks[stream].of(rows), size))
+        self._wait(stream, rows, size)
         return iter(())
+
+    def _wait(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
+        """Portions of like size become one: n rows that come singly are copied log n times."""
+        if rows.num_rows == 0:
+            return
+        waiting = self.waiting[stream]
+        parts, count = [rows], rows.num_rows
+        while waiting and waiting[-1].rows.num_rows <= 2 * count:
+            last = waiting.pop()
+            parts.append(last.rows)
+            count += last.rows.num_rows
+            size += last.size
+        rows = pa.concat_batches(parts[::-1]) if len(parts) > 1 else rows
+        times = self._blocks[stream].side.order_keys(rows)
+        waiting.append(Waiting(rows, int(times.min()), size))
 
     def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
         """Join all rows below `upto`, in order of time; then drop what no later row can meet."""
@@ -133,28 +157,19 @@ class Forward:
 
     def _admit(self, stream: int, upto: int) -> None:
         """Move the rows below `upto` to their window, by time."""
-        waiting, self.waiting[stream] = self.waiting[stream], []
-        final, sizes = [], 0
-        for block, size in waiting:
-            is_final = block.times < upto if upto <= INT64_MAX else np.ones(len(block), np.bool_)
-            if is_final.all():
-                final.append(block.rows)
-                sizes += size
-                continue
-            if is_final.any():
-                rows = block.rows.filter(pa.array(is_final))
-                final.append(rows)
-                sizes += size * rows.num_rows // len(block)
-                size -= size * rows.num_rows // len(block)
-                block = self._blocks[stream].of(block.rows.filter(pa.array(~is_final)))
-            self.waiting[stream].append((block, size))
-        if not final:
+        if all(portion.lowest >= upto for portion in self.waiting[stream]):
             return
-        rows = pa.concat_batches(final)
+        waiting, self.waiting[stream] = self.waiting[stream], []
+        size = sum(portion.size for portion in waiting)
+        rows = pa.concat_batches([portion.rows for portion in waiting])
         times = self._blocks[stream].side.order_keys(rows)
         if (times[1:] < times[:-1]).any():
-            rows = rows.take(pa.array(np.argsort(times, kind="stable")))
-        self.buffers[stream].append(self._blocks[stream].of(rows), sizes)
+            order = np.argsort(times, kind="stable")
+            rows, times = rows.take(pa.array(order)), times[order]
+        final = len(times) if upto > INT64_MAX else int(np.searchsorted(times, upto))
+        share = size * final // len(times)
+        self.buffers[stream].append(self._blocks[stream].of(rows.slice(0, final)), share)
+        self._wait(stream, rows.slice(final), size - share)
 
     def _found(self, stream: int, first: int) -> Iterator[pa.RecordBatch]:
         """The tuples whose latest row is one of a stream's new ones."""
@@ -197,7 +212,7 @@ class Forward:
             yield number, False, buffer.pour()
         for number, waiting in enumerate(self.waiting):
             self.waiting[number] = []
-            yield number, True, [block.rows for block, _ in waiting]
+            yield number, True, [portion.rows for portion in waiting]
 
 
 def _lowered(times: Int64s, by: float, *, is_float: bool) -> Int64s:

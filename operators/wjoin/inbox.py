@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-ITEMS_MAX, SMALL_ITEMS_MAX, SMALL_ROWS = 4, 64, 4096
-"""Items in a queue, which are memory that nobody counts; small ones may be more."""
+ITEMS_MAX, SMALL_ROWS = 64, 4096
 
 
 class Bell:
@@ -35,7 +34,8 @@ class Bell:
 class Inbox(Iterator[Any]):
     """A live stream's items, as an iterator that says whether it would block."""
 
-    def __init__(self, items: Iterator[Any], bell: Bell, name: str) -> None:
+    def __init__(self, items: Iterator[Any], bell: Bell, name: str, bytes_max: int) -> None:
+        """At most `bytes_max` wait in the queue, and one item however large it is."""
         self._items = items
         self._bell = bell
         self._queue: deque[Any] = deque()
@@ -43,6 +43,7 @@ class Inbox(Iterator[Any]):
         self._is_over = False
         self._is_closed = False
         self._name = name
+        self._bytes_max = bytes_max
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -80,12 +81,14 @@ class Inbox(Iterator[Any]):
             rows += batches[-1].num_rows
         return pa.concat_batches(batches) if len(batches) > 1 else item
 
-    @property
-    def _has_space(self) -> bool:
-        if len(self._queue) < ITEMS_MAX or self._is_closed:
+    def _has_space(self, item: Any) -> bool:
+        if not self._queue or self._is_closed:
             return True
-        rows = sum(item.num_rows for item in self._queue if isinstance(item, pa.RecordBatch))
-        return len(self._queue) < SMALL_ITEMS_MAX and rows < SMALL_ROWS
+        batches = [i for i in (*self._queue, item) if isinstance(i, pa.RecordBatch)]
+        is_small = sum(batch.num_rows for batch in batches) < SMALL_ROWS
+        size = sum(batch.nbytes for batch in batches)
+        limit = ITEMS_MAX if is_small else 2
+        return len(self._queue) < limit and size <= self._bytes_max
 
     def close(self) -> None:
         """Read no more; a thread that waits for its source ends with it."""
@@ -111,7 +114,7 @@ class Inbox(Iterator[Any]):
 
     def _put(self, item: Any) -> bool:
         with self._bell.changed:
-            self._bell.changed.wait_for(lambda: self._has_space)
+            self._bell.changed.wait_for(lambda: self._has_space(item))
             if self._is_closed:
                 return False
             self._queue.append(item)

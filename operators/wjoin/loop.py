@@ -82,7 +82,8 @@ class WindowLoop:
         report = self._report.streams.setdefault(name, StreamReport())
         items = items_of(source)
         if isinstance(source, Stream) and source.is_live:
-            items = self._inboxes[number] = Inbox(items, self._bell, name)
+            share = self._options.budget_bytes // PORTION_SHARE // len(self._question.names)
+            items = self._inboxes[number] = Inbox(items, self._bell, name, share)
         order = self._question.sides[number].grid.order
         tolerance = None if order.lo is None or order.hi is None else (order.lo, order.hi)
         return Feed(source, self._question.sides[number], report, tolerance, items)
@@ -139,9 +140,10 @@ class WindowLoop:
         silent = [i for i in open_ if not self._is_ready(i)]
         ready = [i for i in open_ if i not in silent and self._is_useful(i, silent)]
         if ready:
-            return min(
-                ready, key=lambda i: (self._feeds[i].frontier, self._feeds[i].report.rows_in)
-            )
+            # Where an order is still to be found out, all keep pace, so that it can be of use.
+            knows = self._is_live or all(self._feeds[i].is_ordered for i in open_)
+            frontiers = [feed.frontier if knows else 0 for feed in self._feeds]
+            return min(ready, key=lambda i: (frontiers[i], self._feeds[i].report.rows_in))
         self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
         return None
 
@@ -197,7 +199,8 @@ class WindowLoop:
         if isinstance(self._engine, LivePages | GatheredPages):
             return True
         needed = self._engine.needed_bytes
-        self._report.peak_bytes = max(self._report.peak_bytes, needed)
+        unused = self._output.share_bytes - self._output.used_bytes
+        self._report.peak_bytes = max(self._report.peak_bytes, needed - unused)
         return needed + self._options.budget_bytes // PORTION_SHARE <= self._options.budget_bytes
 
     def _made_room(self) -> Iterator[pa.RecordBatch]:

@@ -26,13 +26,21 @@ class Output:
         self._origins = question.origins
         self._streams = len(question.names)
         self._widest = 0  # bytes of the widest rows so far
+        self._largest = 0  # bytes of the largest batch so far
         self.share_bytes = budget_bytes // OUTPUT_SHARE
-        self._portion_bytes = 0
+        self._portions = self._portion_bytes = 0
         self.divide(threads)
+
+    @property
+    def used_bytes(self) -> int:
+        """What of the share has been used at most."""
+        each = self._largest + self.capacity * self._streams * (FOUND_BYTES + 8 * self._streams)
+        return min(self.share_bytes, each * self._portions) if self._largest else 0
 
     def divide(self, threads: int) -> None:
         """Share the bytes among threads, each with one portion under way and one waiting."""
-        self._portion_bytes = self.share_bytes // (2 * threads - 1)
+        self._portions = 2 * threads - 1
+        self._portion_bytes = self.share_bytes // self._portions
 
     @property
     def capacity(self) -> int:
@@ -50,6 +58,7 @@ class Output:
             part = {n: rows[first : first + size] for n, rows in tuples.items()}
             batch = self._batch(blocks, part)
             self._widest = max(self._widest, batch.nbytes // batch.num_rows, 1)
+            self._largest = max(self._largest, batch.nbytes)
             yield batch
             first += size
 

@@ -23,7 +23,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.grid import Key
 from matwin.storage.layout import check_names, check_storable
 
-from .constraints import Constraints
+from .constraints import LARGEST, Constraints
 from .predicates import Predicate, predicates_of
 
 Names = tuple[str, ...]
@@ -193,7 +193,7 @@ def _side(
     reach += [abs(u) for u in constraints.upper[number]]
     width = max(reach) or 1
     return Side.of_stream(
-        name, schema, time=time, width=width if constraints.is_float else min(width, 2**62),
+        name, schema, time=time, width=min(width, LARGEST if constraints.is_float else 2**62),
         keys=list(zip(keys, key_types, strict=True)),
     )  # fmt: skip
 

@@ -23,8 +23,6 @@ from .buffers import Buffer
 from .kernels import expand
 from .pipeline import Found, Probe
 
-Kernel = Callable[..., tuple[int, int, int]]
-
 
 def _portions(call: Callable[..., Any], first: int, limit: int, capacity: int) -> Iterator[Found]:
     """What a kernel finds for the tuples from `first` on, in portions."""

@@ -1,7 +1,6 @@
 """Compiled code of the window join, on plain arrays.
 
-expand      rows of one more stream for each tuple found so far, by four ways of access
-chains      hash tables whose chains keep the order of arrival
+expand      rows of one more stream for each tuple found so far, by five ways of access
 interval    when a row of one more stream may come, and whether two rows' times agree
 """
 

@@ -154,10 +154,13 @@ def slot_of(table, nodes, key):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def link(table, nodes, first, limit):  # type: ignore[no-untyped-def]
-    """Put rows at the head of their keys' chains; how many chains are new."""
+def link(table, nodes, first, limit, room):  # type: ignore[no-untyped-def]
+    """Put rows at the head of their keys' chains, while there is room for new ones; how many chains
+    are new, and which row comes next."""
     new = 0
     for row in range(first, limit):
+        if new == room:
+            return new, row
         slot = slot_of(table, nodes, nodes[row, KEY])
         before = table[slot]
         latest = nodes[row, TIME]
@@ -168,7 +171,7 @@ def link(table, nodes, first, limit):  # type: ignore[no-untyped-def]
         nodes[row, LATEST] = latest
         nodes[row, BEFORE] = before
         table[slot] = row
-    return new
+    return new, limit
 
 
 @numba.njit(cache=True, nogil=True)
