@@ -34,8 +34,8 @@ from .sql import best_sql, bucket_sql, eligible_sql, has_sql, pairs_sql
 
 def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
     """DuckDB's answer to the question."""
-    left, right = _plain(left, question.left), _plain(right, question.right)
-    with _database() as database:
+    left, right = plain_table(left, question.left), plain_table(right, question.right)
+    with database_in_memory() as database:
         widest = _load(database, left, right, question)
         has_buckets = _add_buckets(database, question, widest)
         text = eligible_sql(question, has_buckets=has_buckets)
@@ -47,7 +47,7 @@ def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
 
 
 @contextmanager
-def _database() -> Iterator[duckdb.DuckDBPyConnection]:
+def database_in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that reaches no file but its own overflow, and no variable of ours by name."""
     with tempfile.TemporaryDirectory(prefix="matwin-verify-") as folder:
         database = duckdb.connect(config={
@@ -59,7 +59,7 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
             yield database
 
 
-def _plain(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def plain_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([cast_columns(b, schema) for b in table.to_batches()], schema)
 
 
@@ -74,7 +74,7 @@ def _load(
     keys = [_key_codes(left, right, key) for key in question.keys]
     for at, (side, table) in enumerate((("left", left), ("right", right))):
         rows = pa.array(np.arange(table.num_rows))
-        _create(database, f"{side}_rows", pa.table({"#": rows}), ['"#"'])
+        create_table(database, f"{side}_rows", pa.table({"#": rows}), ['"#"'])
         columns = {f"{side}_row": rows}
         columns |= {f"{side[0]}k{number}": codes[at] for number, codes in enumerate(keys)}
         is_fit = np.ones(table.num_rows, np.bool_)
@@ -87,13 +87,13 @@ def _load(
             is_fit &= np.asarray(column.is_valid())
         fit = pa.table(columns).filter(pa.array(is_fit))
         for number in range(len(widest)):
-            widest[number] = max(widest[number], _largest(fit, f"{side[0]}{number}"))
+            widest[number] = max(widest[number], largest_of(fit, f"{side[0]}{number}"))
         wide = [f"{n}::HUGEINT AS {n}" if _is_value(n, fit) else n for n in fit.column_names]
-        _create(database, side[0], fit, wide)
+        create_table(database, side[0], fit, wide)
     return widest
 
 
-def _largest(rows: pa.Table, name: str) -> float:
+def largest_of(rows: pa.Table, name: str) -> float:
     if name not in rows.column_names or not rows.num_rows:
         return 0.0
     ends = pc.min_max(rows[name]).as_py()
@@ -126,7 +126,7 @@ def _bucket_width(attribute: Attribute, largest: float) -> int | float | None:
     return width if width < 1e300 and largest + bound < 1e300 else None
 
 
-def _create(
+def create_table(
     database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, columns: list[str]
 ) -> None:
     database.register("given", rows)
@@ -148,7 +148,7 @@ def _values(
         if pa.types.is_floating(found.type):
             valid &= np.asarray(pc.is_finite(found).fill_null(False))
         return None, valid
-    values, is_there = comparable(_as_common(found, column, attribute.type))
+    values, is_there = comparable(as_common(found, column, attribute.type))
     valid = np.ones(len(values), np.bool_) if is_there is None else is_there
     if values.dtype == np.float64:
         valid = valid & np.isfinite(values)
@@ -156,7 +156,7 @@ def _values(
     return values, valid
 
 
-def _as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
+def as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
     try:
         return column.cast(common)
     except pa.ArrowInvalid as e:
@@ -166,7 +166,7 @@ def _as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
 def _key_codes(left: pa.Table, right: pa.Table, key: KeyPair) -> tuple[pa.Array, pa.Array]:
     """Numbers for the values of a key, the same for equal values; null for null and NaN."""
     chunks = [
-        _as_common(table[name].combine_chunks(), name, key.type)
+        as_common(table[name].combine_chunks(), name, key.type)
         for table, name in ((left, key.left), (right, key.right))
     ]
     values = pa.concat_arrays(chunks)
@@ -204,7 +204,7 @@ def _eligible(
             pairs = pairs.append_column(f"c{number}", _numbers(found))
         elif not has_sql(attribute.order):
             pairs = pairs.append_column(f"c{number}", pa.nulls(len(pairs)))
-    _create(database, "eligible", pairs, ["*"])
+    create_table(database, "eligible", pairs, ["*"])
     return [a or has_sql(b.order) for a, b in zip(asked, question.attributes, strict=True)]
 
 
@@ -246,7 +246,7 @@ def _choose(
     best: set[int] = set()
     for group in _groups(question.how, pairs):
         best |= {p for p in group if not any(dominates(rival, p) for rival in group)}
-    _create(database, "best", pairs.take(pa.array(sorted(best), pa.int64())), ["*"])
+    create_table(database, "best", pairs.take(pa.array(sorted(best), pa.int64())), ["*"])
     return True
 
 

@@ -53,6 +53,12 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "paper-bestmatch"): Command(
         "matwin.tools.bench.paper_bestmatch", "repeat the experiments of the bestmatch paper"
     ),
+    ("bench", "window"): Command(
+        "matwin.tools.bench.window", "measure the window join beside DuckDB and Polars"
+    ),
+    ("bench", "paper-window"): Command(
+        "matwin.tools.bench.paper_window", "repeat the experiments of the window-join papers"
+    ),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
     ("join",): Command("matwin.tools.join", "join two files by nearness"),
     ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),
@@ -65,6 +71,9 @@ COMMANDS: dict[Words, Command] = {
     ("trace", "diff"): Command("matwin.tools.trace.diff", "compare two traces"),
     ("trace", "html"): Command("matwin.tools.trace.html", "write a trace as a page for a browser"),
     ("verify",): Command("matwin.tools.verify", "ask DuckDB the same and compare"),
+    ("window-join",): Command(
+        "matwin.tools.window_join", "join several streams inside sliding windows"
+    ),
 }
 
 # words that only lead to other words

@@ -62,15 +62,15 @@ def write(
     is_stdout = out is None or out == "-"
     name = "standard output" if is_stdout else str(out)
     rows = 0
-    with _to_stdout(kind) if is_stdout else _to_file(name) as file:
-        with _explained(name):
+    with to_stdout(kind) if is_stdout else _to_file(name) as file:
+        with explained(name):
             sink = _SINKS[kind](file, reader.schema, is_stdout, max_rows_shown)
         try:
             for batch in reader:
-                with _explained(name):
+                with explained(name):
                     sink.add(batch)
                 rows += batch.num_rows
-            with _explained(name):
+            with explained(name):
                 sink.finish(rows)
         except BaseException:
             sink.abandon()
@@ -307,7 +307,7 @@ class _Pipe:
 
 
 @contextmanager
-def _to_stdout(kind: str) -> Iterator[Any]:
+def to_stdout(kind: str) -> Iterator[Any]:
     if kind in ("parquet", "ipc") and sys.stdout.isatty():
         raise InputError(f"{kind} is not for a terminal; name a file, or lead it into a pipe")
     sys.stdout.flush()
@@ -318,7 +318,7 @@ def _to_stdout(kind: str) -> Iterator[Any]:
 @contextmanager
 def _to_file(out: str) -> Iterator[Any]:
     """A file that takes its name when it is complete."""
-    with _explained(out):
+    with explained(out):
         path = Path(out).expanduser().resolve()
         if path.is_dir():
             raise InputError(f"{out!r} is a folder; name a file in it")
@@ -327,7 +327,7 @@ def _to_file(out: str) -> Iterator[Any]:
         file = path.open("wb") if is_device else part.open("xb")
     try:
         yield _Pipe(file) if is_device else file
-        with _explained(out):
+        with explained(out):
             file.flush()
             if not is_device:
                 os.fsync(file.fileno())
@@ -339,7 +339,7 @@ def _to_file(out: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _explained(out: str) -> Iterator[None]:
+def explained(out: str) -> Iterator[None]:
     try:
         yield
     except (MatwinError, BrokenPipeError):

@@ -63,7 +63,7 @@ def sql_of(question: Question, left: str = "left", right: str = "right") -> str:
         parts.append(("best", best_sql(question)))
     parts.append(("pairs", pairs_sql(question, row)))
     steps = ",\n".join(
-        f"{name} AS {_materialized(name)}(\n{_indented(text)}\n)" for name, text in parts
+        f"{name} AS {_materialized(name)}(\n{indented(text)}\n)" for name, text in parts
     )
     return f"WITH\n{steps}\n{_output_sql(question, row)}"
 
@@ -72,7 +72,7 @@ def _materialized(name: str) -> str:
     return "MATERIALIZED " if name.endswith("_rows") or name == "eligible" else ""
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
@@ -110,23 +110,23 @@ def _side_sql(question: Question, side: str, row: str) -> str:
     columns, tests = [f"{row} AS {side}_row"], []
     for at, key in enumerate(question.keys):
         field = schema.field(getattr(key, side))
-        value = _value_sql(field, key.type) if is_numeric(key.type) else quoted(field.name)
+        value = value_sql(field, key.type) if is_numeric(key.type) else quoted(field.name)
         columns.append(f"{value} AS {side[0]}k{at}")
-        tests.append(_fit_sql(field, "NOT isnan"))
+        tests.append(fit_sql(field, "NOT isnan"))
     for at, attribute in enumerate(question.attributes):
         field = schema.field(getattr(attribute, side))
-        columns.append(f"{_value_sql(field, attribute.type)} AS {side[0]}{at}")
-        tests.append(_fit_sql(field, "isfinite"))
+        columns.append(f"{value_sql(field, attribute.type)} AS {side[0]}{at}")
+        tests.append(fit_sql(field, "isfinite"))
     return f"SELECT {', '.join(columns)}\nFROM {side}_rows\nWHERE {' AND '.join(tests)}"
 
 
-def _fit_sql(field: pa.Field, float_test: str) -> str:
+def fit_sql(field: pa.Field, float_test: str) -> str:
     """That a value can match at all; the test of a null float is not true either."""
     name = quoted(field.name)
     return f"{float_test}({name})" if pa.types.is_floating(field.type) else f"{name} IS NOT NULL"
 
 
-def _value_sql(field: pa.Field, common: pa.DataType) -> str:
+def value_sql(field: pa.Field, common: pa.DataType) -> str:
     name, tests = quoted(field.name), pa.types
     if tests.is_floating(common):
         return f"{name}::DOUBLE"
@@ -194,7 +194,7 @@ def bucket_sql(attribute: Attribute, at: int, width: int | float) -> tuple[str, 
     """
     if pa.types.is_floating(attribute.type):
         first, last, own = (
-            f"floor(({value}) / {_number(width)})"
+            f"floor(({value}) / {number_sql(width)})"
             for value in (*_ends_sql(attribute, at), f"r{at}")
         )
     else:
@@ -206,12 +206,12 @@ def bucket_sql(attribute: Attribute, at: int, width: int | float) -> tuple[str, 
 def _bounds(attribute: Attribute) -> tuple[str, str]:
     assert attribute.lo is not None and attribute.hi is not None
     if pa.types.is_floating(attribute.type):
-        return _number(attribute.lo), _number(attribute.hi)
+        return number_sql(attribute.lo), number_sql(attribute.hi)
     lo, hi = (max(min(int(bound), _WIDEST), -_WIDEST) for bound in (attribute.lo, attribute.hi))
     return str(lo), str(hi)
 
 
-def _number(value: int | float) -> str:
+def number_sql(value: int | float) -> str:
     """A float as a DOUBLE literal; 0.1 alone would be a DECIMAL."""
     text = repr(float(value))
     return text if "e" in text else f"{text}e0"

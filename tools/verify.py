@@ -82,16 +82,16 @@ def verify(
     """
     ours, theirs = source_of(left, "left"), source_of(right, "right")
     asked = question_of(ours.schema, theirs.schema, best=best, **arguments)
-    rows = _table(ours), _table(theirs)
+    rows = table_of(ours), table_of(theirs)
     if result is not None:
-        return compared(_table(source_of(result, "result")), answer(*rows, asked), cast=True)
+        return compared(table_of(source_of(result, "result")), answer(*rows, asked), cast=True)
     # A reader has been read by now; what can be read again is joined as it was given.
     given = (left if ours.is_repeatable else rows[0], right if theirs.is_repeatable else rows[1])
     join = matwin.bestmatch_join if best else matwin.epsilon_join
     return compared(join(*given, **arguments).read_all(), answer(*rows, asked))
 
 
-def _table(source: Source) -> pa.Table:
+def table_of(source: Source) -> pa.Table:
     return pa.Table.from_batches(source.batches(), source.schema)
 
 

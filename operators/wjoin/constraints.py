@@ -220,7 +220,9 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
         raise InputError(f"{where} has the window {inner!r}; without one its state has no end")
     limits = inner if isinstance(inner, tuple) else (inner,)
     if any(isinstance(limit, float) and not math.isfinite(limit) for limit in limits):
-        raise InputError(f"{where} has the window {inner!r}; a window must be finite")
+        raise InputError(
+            f"{where} has the window {inner!r}; a window of the time {field.name!r} must be finite"
+        )
     try:
         bound = Dimension.of(field, inner)
     except InputError as e:

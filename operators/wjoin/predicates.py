@@ -206,7 +206,8 @@ class Function:
             return "row by row"
         few = [v[:SAMPLE] for v in values]
         whole = self._tried("vectorized", few)
-        if whole is None:
+        # Of two lengths, lest a length that is fixed be the right one by chance.
+        if whole is None or self._tried("vectorized", [v[:2] for v in values]) is None:
             return "row by row"
         single = self._tried("row by row", few)
         # Where both work, they must mean the same.

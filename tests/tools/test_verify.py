@@ -21,7 +21,7 @@ from support import campaign
 from matwin.orders import minimize, subset
 from matwin.question import Question
 from matwin.storage.errors import InputError
-from matwin.tools.answer import _database, answer
+from matwin.tools.answer import answer, database_in_memory
 from matwin.tools.compare import compare
 from matwin.tools.sql import quoted, sql_of
 from matwin.tools.verify import verify
@@ -160,7 +160,7 @@ def test_names_that_duckdb_cannot_tell_apart_have_no_sql() -> None:
 def test_the_database_reaches_no_file(tmp_path: Any) -> None:
     file = tmp_path / "secret.csv"
     file.write_text("a\n1\n")
-    with _database() as database, pytest.raises(duckdb.Error):
+    with database_in_memory() as database, pytest.raises(duckdb.Error):
         database.sql(f"SELECT * FROM '{file}'").fetchall()
 
 

@@ -1,0 +1,316 @@
+"""Sources that grow: standard input, pipes, and files that somebody still writes to.
+
+    a=-          standard input   ─select─┐
+    b=b.jsonl    a file           ─poll───┼─▶ whole lines ─▶ batches, None ─▶ matwin.stream
+    several on standard input     ─by a field of each line─┘
+
+An `Input` gives the lines that are there, nothing after at most `POLL_SECONDS`, or its end.  A pipe
+ends when its writers have closed it, a file when it is removed; everything ends when `stop` is set,
+which is what the first Ctrl-C does: what has been read is joined and written, and the second one
+breaks off.
+
+Invariants:
+* No call waits longer than `POLL_SECONDS`, so that a thread that reads can always be ended.
+* Only whole lines are read.  At its end a pipe's last line needs no newline; a line that somebody
+  was writing when we were stopped is left out.
+
+Left out: files that are rotated.  A file that shrinks is an error, a removed one has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+import matwin
+from matwin.storage.errors import InputError
+from matwin.streams import Stream
+
+from .jsonl import CHUNK_BYTES, Line, Reading, line_of, schema_of
+
+POLL_SECONDS = 0.05
+WAITING_MAX = 1_000_000
+STDIN = "-"
+
+Take = Callable[[], "list[Line] | None"]
+"""The lines that are there now, perhaps none, or None at the end; waits at most `POLL_SECONDS`."""
+
+
+class Input(ABC):
+    """Bytes that come, as numbered lines."""
+
+    def __init__(self, fd: int, where: str, stop: threading.Event) -> None:
+        self.fd, self.where, self.stop = fd, where, stop
+        self._rest = b""
+        self._number = 0
+        self._is_over = False
+
+    def take(self) -> list[Line] | None:
+        """The lines that are there now; None at the end."""
+        if self._is_over or self.stop.is_set():
+            self._close()
+            return None
+        try:
+            data = self.read()
+        except OSError as e:
+            raise InputError(f"{self.where} can't be read: {e.strerror}") from e
+        if data is None:
+            self._is_over = True
+            return self._lines([self._rest]) or None
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        return self._lines(whole)
+
+    def _close(self) -> None:
+        """By whoever reads, so that nobody else's file gets the number meanwhile."""
+        fd, self.fd = self.fd, -1
+        if fd > 2:
+            os.close(fd)
+
+    def _lines(self, texts: list[bytes]) -> list[Line]:
+        found = []
+        for text in texts:
+            self._number += 1
+            line = line_of(text, self._number, self.where)
+            if line is not None:
+                found.append(line)
+        return found
+
+    @abstractmethod
+    def read(self) -> bytes | None:
+        """What can be read now; None at the end."""
+
+
+class PipeInput(Input):
+    """Standard input or a named pipe, which ends when its writers have closed it."""
+
+    def read(self) -> bytes | None:
+        # A named pipe that nobody has opened yet is not ready; one that was closed is, and empty.
+        ready, _, _ = select.select([self.fd], [], [], POLL_SECONDS)
+        return os.read(self.fd, CHUNK_BYTES) or None if ready else b""
+
+
+class FileInput(Input):
+    """A file that grows, which ends when it is removed."""
+
+    def __init__(self, fd: int, where: str, stop: threading.Event) -> None:
+        super().__init__(fd, where, stop)
+        self._place = 0
+
+    def read(self) -> bytes | None:
+        about = os.fstat(self.fd)  # before reading, or what comes between would be missed
+        data = os.read(self.fd, CHUNK_BYTES)
+        if data:
+            self._place += len(data)
+            return data
+        if about.st_size < self._place:
+            raise InputError(f"{self.where} has become shorter while it was followed")
+        if about.st_nlink == 0:
+            return None
+        self.stop.wait(POLL_SECONDS)
+        return b""
+
+
+def input_of(path: str, name: str, stop: threading.Event) -> Input:
+    """The input of a path or of standard input."""
+    if path == STDIN:
+        return PipeInput(sys.stdin.fileno(), f"{name}: standard input", stop)
+    where = f"{name}: file {path!r}"
+    try:
+        # Without blocking: a named pipe would wait for its writer, and so might the writer for us.
+        fd = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as e:
+        raise InputError(f"{where} is not there; make it, then follow it") from e
+    except (OSError, ValueError) as e:
+        raise InputError(f"{where} can't be opened: {e}") from e
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return FileInput(fd, where, stop)
+    if stat.S_ISFIFO(mode):
+        return PipeInput(fd, where, stop)
+    os.close(fd)
+    raise InputError(f"{where} is neither a file nor a pipe")
+
+
+class Divided:
+    """Several streams in one input: a field of each line names its stream.
+
+    Whichever stream asks for lines reads for all of them; what belongs to others waits.
+    """
+
+    def __init__(self, source: Input, names: Sequence[str], by: str) -> None:
+        self._source, self._by = source, by
+        self._waiting: dict[str, deque[Line]] = {name: deque() for name in names}
+        self._changed = threading.Condition()
+        self._is_reading = self._is_over = False
+
+    def of(self, name: str) -> Take:
+        """The lines of one stream."""
+        return lambda: self._take(name)
+
+    def _take(self, name: str) -> list[Line] | None:
+        with self._changed:
+            if self._is_reading and not self._waiting[name]:
+                self._changed.wait(POLL_SECONDS)
+            if self._waiting[name] or self._is_over or self._is_reading:
+                return self._own(name)
+            self._is_reading = True
+        lines: list[Line] | None = None
+        try:
+            lines = self._source.take()
+        finally:  # also after an error: the others end with it
+            with self._changed:
+                self._is_reading, self._is_over = False, lines is None
+                self._divide(lines or [])
+                self._changed.notify_all()
+        with self._changed:
+            return self._own(name)
+
+    def _own(self, name: str) -> list[Line] | None:
+        waiting = self._waiting[name]
+        found = [waiting.popleft() for _ in range(len(waiting))]
+        return None if self._is_over and not found else found
+
+    def _divide(self, lines: list[Line]) -> None:
+        for line in lines:
+            name = line.row.pop(self._by, None)
+            if not isinstance(name, str) or name not in self._waiting:
+                self._is_over = True
+                raise InputError(
+                    f"{self._source.where}: line {line.number}: its {self._by!r} is {name!r:.60}, "
+                    f"and that is no stream here; there are {', '.join(self._waiting)}"
+                )
+            self._waiting[name].append(line)
+        for name, waiting in self._waiting.items():
+            if len(waiting) > WAITING_MAX:
+                self._is_over = True
+                raise InputError(
+                    f"{self._source.where}: {len(waiting):,} lines of the stream {name!r} wait for "
+                    "the others; give it a pipe of its own"
+                )
+
+
+@dataclass
+class Following:
+    """The sources of one command that grow, and the signals that end them."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    code: int = 0
+    """The exit code that a signal asks for."""
+    _handlers: dict[int, Any] = field(default_factory=dict)
+    _is_writing: bool = False
+    _is_broken_off: bool = False
+
+    def __enter__(self) -> Following:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._stopped)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.stop.set()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _stopped(self, number: int, frame: FrameType | None) -> None:
+        self.code = 128 + number
+        if self.stop.is_set():
+            self._is_broken_off = True
+        self.stop.set()
+        if self._is_broken_off and not self._is_writing:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While something is written that must be whole, no signal breaks it off."""
+        self._is_writing = True
+        try:
+            yield
+        finally:
+            self._is_writing = False
+        if self._is_broken_off:
+            raise KeyboardInterrupt
+
+    def takes(self, files: Mapping[str, str], by: str | None) -> dict[str, Take]:
+        """How the lines of each stream are had."""
+        shared = [name for name, path in files.items() if path == STDIN]
+        if len(shared) > 1 and by is None:
+            raise InputError(
+                f"{', '.join(shared)} are all on standard input; say with --stream-field which "
+                "field of a line names its stream"
+            )
+        if by is not None and not shared:
+            raise InputError("--stream-field goes with streams on standard input, such as a=-")
+        found: dict[str, Take] = {}
+        if by is not None:
+            divided = Divided(input_of(STDIN, ", ".join(shared), self.stop), shared, by)
+            found |= {name: divided.of(name) for name in shared}
+        for name, path in files.items():
+            if name not in found:
+                found[name] = input_of(path, name, self.stop).take
+        return found
+
+    def reading(
+        self, name: str, take: Take, schema: pa.Schema | None
+    ) -> tuple[Reading, Iterator[Any]]:
+        """How a stream's lines are read, and its batches, with None where there is nothing now."""
+        head: list[Line] = []
+        if schema is None:
+            head = self._first(name, take)
+        found = schema_of(head, name) if schema is None else schema
+        reading = Reading(name, found, schema is not None)
+        return reading, _batches(reading, head, take)
+
+    def _first(self, name: str, take: Take) -> list[Line]:
+        """The first lines, waited for."""
+        while True:
+            lines = take()
+            if lines:
+                return lines
+            if self.stop.is_set():
+                raise KeyboardInterrupt
+            if lines is None:
+                raise InputError(
+                    f"{name}: it ended without a line to tell its columns; declare them with "
+                    "--schema"
+                )
+
+    def stream(
+        self, name: str, take: Take, schema: pa.Schema | None, *, order: Any, late: str
+    ) -> Stream:
+        """A followed source as a live stream; `order` makes the promise from the schema."""
+        reading, batches = self.reading(name, take, schema)
+        return matwin.stream(
+            batches, order=order(reading.schema), late=late, schema=reading.schema, name=name
+        )
+
+    def reader(self, name: str, take: Take, schema: pa.Schema | None) -> pa.RecordBatchReader:
+        """A source that is read to its end, once."""
+        reading, batches = self.reading(name, take, schema)
+        there = (batch for batch in batches if batch is not None)
+        return pa.RecordBatchReader.from_batches(reading.schema, there)
+
+
+def _batches(reading: Reading, head: list[Line], take: Take) -> Iterator[pa.RecordBatch | None]:
+    lines: list[Line] | None = head
+    while lines is not None:
+        yield reading.batch(lines) if lines else None
+        lines = take()

@@ -1,0 +1,313 @@
+"""JSON lines as record batches: one object on each line, a column for each of its names.
+
+    {"t": "2024-05-01T12:00:00Z", "obj": "p7", "x": 1.5}
+       │            types from the first lines, or declared
+    t: timestamp[us, tz=UTC]   obj: string   x: double
+
+Types that are not declared come from up to `SAMPLE_LINES` lines: whole numbers, numbers, truth,
+text, ISO 8601 days and moments, and what is nested.  Moments are counts or text, durations counts
+or text such as ``1500ms``, bytes are base64: as `sinks.py` writes them.
+
+Invariants:
+* No value is changed on the way: what a column's type can't hold is an `InputError` that names the
+  line and the column.
+* A name that is missing is null.  A name that the types don't have is an error where they come from
+  the first lines, and left out where they are declared.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.reading import Source, sliced
+from matwin.storage.errors import InputError
+from matwin.storage.units import parse_duration
+
+SAMPLE_LINES = 1000
+CHUNK_BYTES = 2**20
+SUFFIXES = (".jsonl", ".ndjson")
+
+_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(?P<digits>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]]+)\]")
+_DECODER = json.JSONDecoder()
+_DECLARE = "declare its type with --schema"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row and where it stands."""
+
+    number: int
+    row: Row
+
+
+def line_of(text: bytes, number: int, where: str) -> Line | None:
+    """The row of one line; None for an empty one."""
+    try:
+        stripped = text.decode().strip()
+        if not stripped:
+            return None
+        row, end = _DECODER.raw_decode(stripped)  # json.loads takes a third longer
+        if end != len(stripped):
+            raise ValueError(f"it goes on after column {end}")
+    except ValueError as e:
+        raise InputError(f"{where}: line {number} is no JSON: {e}") from e
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: line {number} is no JSON object: {row!r:.60}")
+    return Line(number, row)
+
+
+# ── types ────────────────────────────────────────────────────────────────────────────────────
+
+
+def declared_schema(text: str, option: str) -> pa.Schema:
+    """The schema of ``t:timestamp[us],obj:string``.
+
+    >>> declared_schema("t:timestamp[us, tz=UTC],n:int64", "--schema").types
+    [TimestampType(timestamp[us, tz=UTC]), DataType(int64)]
+    """
+    fields = []
+    for part in re.split(r",(?![^\[(]*[\])])", text):
+        name, colon, word = part.rpartition(":") if "[" not in part else part.partition(":")
+        if not (colon and name.strip()):
+            raise InputError(f"{option}: {part!r} is no column and type; write t:timestamp[us]")
+        fields.append(pa.field(name.strip(), _declared_type(word.strip(), option)))
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{option}: column {name!r} is there twice")
+    return pa.schema(fields)
+
+
+def _declared_type(word: str, option: str) -> pa.DataType:
+    zoned = _ZONED.fullmatch(word)
+    if zoned:
+        return pa.timestamp(zoned[1], zoned[2].strip())
+    sized = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", word)
+    try:
+        return pa.decimal128(int(sized[1]), int(sized[2])) if sized else pa.type_for_alias(word)
+    except (ValueError, pa.ArrowException) as e:
+        raise InputError(
+            f"{option}: {word!r} is no type; write for example int64, double, string, bool, "
+            "timestamp[us], timestamp[us, tz=UTC], date32 or duration[ms]"
+        ) from e
+
+
+def schema_of(lines: Sequence[Line], where: str) -> pa.Schema:
+    """The schema that the lines have in common."""
+    names = dict.fromkeys(name for line in lines for name in line.row)
+    return pa.schema(
+        [(name, _type_of([line.row.get(name) for line in lines], name, where)) for name in names]
+    )
+
+
+def _type_of(given: list[Any], name: str, where: str) -> pa.DataType:
+    values = [value for value in given if value is not None]
+    kinds = {type(value) for value in values}
+    if not values or kinds == {str}:
+        return _text_type(values)
+    if kinds == {float, int}:
+        return pa.float64()
+    try:
+        return pa.array(values).type
+    except (pa.ArrowException, OverflowError) as e:
+        reason = f"column {name!r} has values of no one type: {e}"
+        raise InputError(f"{where}: {reason}; {_DECLARE}") from e
+
+
+def _text_type(values: list[str]) -> pa.DataType:
+    if values and all(_DAY.fullmatch(value) for value in values):
+        return pa.date32()
+    moments = [_MOMENT.fullmatch(value) for value in values]
+    if not values or None in moments:
+        return pa.string()
+    zones = {moment["zone"] is not None for moment in moments if moment}
+    is_fine = any(len(moment["digits"] or "") > 6 for moment in moments if moment)
+    if len(zones) > 1:
+        return pa.string()
+    return pa.timestamp("ns" if is_fine else "us", "UTC" if True in zones else None)
+
+
+# ── columns ──────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the lines of one source become batches."""
+
+    where: str
+    schema: pa.Schema
+    is_declared: bool
+
+    def batch(self, lines: Sequence[Line]) -> pa.RecordBatch:
+        """The rows of some lines."""
+        if not self.is_declared:
+            self._check_names(lines)
+        columns = [self._column(lines, field) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _check_names(self, lines: Sequence[Line]) -> None:
+        known = set(self.schema.names)
+        for line in lines:
+            for name in line.row.keys() - known:
+                raise InputError(
+                    f"{self.where}: line {line.number} has a column {name!r}, which the first "
+                    "lines don't have; declare all columns with --schema"
+                )
+
+    def _column(self, lines: Sequence[Line], field: pa.Field) -> pa.Array:
+        values = [line.row.get(field.name) for line in lines]
+        try:
+            return _array(values, field.type)
+        except _FAILURES:
+            return self._explained(lines, values, field)
+
+    def _explained(self, lines: Sequence[Line], values: list[Any], field: pa.Field) -> pa.Array:
+        """The first value that the type can't hold, as an error."""
+        for line, value in zip(lines, values, strict=True):
+            try:
+                _array([value], field.type)
+            except _FAILURES as e:
+                reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+                raise InputError(
+                    f"{self.where}: line {line.number}: column {field.name!r} is {value!r:.60} "
+                    f"and no {field.type} ({reason}); {_DECLARE}"
+                ) from e
+        # Values of two forms, such as moments as text and as counts: each by itself is right.
+        return pa.concat_arrays([_array([value], field.type) for value in values])
+
+
+_FAILURES = (pa.ArrowException, ValueError, TypeError, OverflowError, decimal.DecimalException)
+
+
+def _array(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    """An array of these values; an exception if one would have to be changed."""
+    for test, convert in _CONVERSIONS.items():
+        if test(data_type):
+            return convert(values, data_type)
+    return pa.array(values, data_type)
+
+
+def _whole(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    for value in values:
+        if value is not None and type(value) is not int:  # Arrow would cut 1.5 to 1
+            raise ValueError("not a whole number")
+    return pa.array(values, data_type)
+
+
+def _counts(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    stored = pa.int32() if data_type in (pa.date32(), *map(pa.time32, ("s", "ms"))) else pa.int64()
+    return _whole(values, stored).cast(data_type)
+
+
+def _moments(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    if any(isinstance(value, str) for value in values):
+        return pa.array(values, pa.string()).cast(data_type)
+    return _counts(values, data_type)
+
+
+def _times(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    if any(isinstance(value, str) for value in values):
+        times = [None if value is None else dt.time.fromisoformat(value) for value in values]
+        exact = pa.array(times, pa.time64("us"))
+        return exact.cast(data_type)
+    return _counts(values, data_type)
+
+
+def _durations(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    unit = data_type.unit
+    return _counts(
+        [parse_duration(v, unit) if isinstance(v, str) else v for v in values], data_type
+    )
+
+
+def _bytes(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array([v if v is None else base64.b64decode(v, validate=True) for v in values],
+                    data_type)  # fmt: skip
+
+
+def _decimals(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array([v if v is None else decimal.Decimal(str(v)) for v in values], data_type)
+
+
+_CONVERSIONS: dict[Callable[[Any], bool], Callable[[list[Any], pa.DataType], pa.Array]] = {
+    pa.types.is_integer: _whole,
+    pa.types.is_timestamp: _moments,
+    pa.types.is_date: _moments,
+    pa.types.is_time: _times,
+    pa.types.is_duration: _durations,
+    pa.types.is_binary: _bytes,
+    pa.types.is_large_binary: _bytes,
+    pa.types.is_decimal: _decimals,
+}
+
+
+# ── a file ───────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class JsonLinesFile(Source):
+    """A file of JSON lines, read to its end."""
+
+    path: str
+    reading: Reading
+
+    @classmethod
+    def of(cls, path: str, name: str, schema: pa.Schema | None) -> JsonLinesFile:
+        """The source of a file, whose first lines tell the types unless they are declared."""
+        where = f"{name}: file {path!r}"
+        try:
+            size = Path(path).stat().st_size
+            head = [] if schema is not None else _head(path, where)
+        except OSError as e:
+            raise InputError(f"{where} can't be read: {e.strerror}") from e
+        if schema is None and not head:
+            raise InputError(f"{where} has no line to tell its columns; declare them with --schema")
+        found = schema_of(head, where) if schema is None else schema
+        reading = Reading(where, found, schema is not None)
+        return cls(name, found, True, size, None, path, reading)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        self.check_columns(columns)
+        return self._batches(columns)
+
+    def _batches(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        number = 1
+        try:
+            with Path(self.path).open("rb") as file:
+                while texts := file.readlines(CHUNK_BYTES):
+                    found = [
+                        line_of(t, number + i, self.reading.where) for i, t in enumerate(texts)
+                    ]
+                    batch = self.reading.batch([line for line in found if line])
+                    yield from sliced(batch if columns is None else batch.select(columns))
+                    number += len(texts)
+        except OSError as e:
+            raise InputError(f"{self.reading.where} can't be read: {e.strerror}") from e
+
+
+def _head(path: str, where: str) -> list[Line]:
+    found: list[Line] = []
+    with Path(path).open("rb") as file:
+        for number, text in enumerate(file, start=1):
+            line = line_of(text, number, where)
+            if line is not None:
+                found.append(line)
+            if len(found) == SAMPLE_LINES:
+                break
+    return found

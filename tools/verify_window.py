@@ -1,0 +1,88 @@
+"""A window join's question asked of DuckDB, and both answers compared as bags of rows.
+
+    window_join ───────▶ rows ─┐
+                               ├─ compare.py ─▶ equal, or what is missing and what is too much
+    window_answer.py ──▶ rows ─┘
+
+All tables and both answers are held in memory, and DuckDB's memory is its own: no budget bounds a
+verification.
+
+Left out: streams that can be read only once, because nobody knows what they would say a second
+time, and those that drop late rows, because which rows are late depends on when they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+import matwin
+from matwin.sources import Source, source_of
+from matwin.storage.errors import InputError
+from matwin.streams import Stream
+
+from .verify import Verification, compared, table_of
+from .window_answer import window_answer
+from .window_question import ARGUMENTS, PlainQuestion
+
+
+def verify_window_join(
+    streams: Mapping[str, object], *, result: object = None, **arguments: Any
+) -> Verification:
+    """Run a window join, ask DuckDB the same, and compare.
+
+    The arguments are those of `matwin.window_join`.  `result` is an answer to check instead of
+    running the join: a table, a reader or a file.
+
+    Everything is read into memory, and DuckDB's own memory is not bounded by ``memory=``.
+
+    >>> door = pa.table({"t": [1, 60], "who": ["ann", "bob"]})
+    >>> desk = pa.table({"t": [4, 90], "who": ["ann", "bob"]})
+    >>> seen = pa.table({"who": ["ann"], "door_t": [1], "desk_t": [4]})
+    >>> print(verify_window_join(
+    ...     {"door": door, "desk": desk}, time="t", windows=10, by="who", result=seen))
+    equal: DuckDB finds the same rows, 1 in all
+    """
+    if not isinstance(streams, Mapping):
+        raise InputError(f'streams={streams!r:.80}: write for example {{"a": one, "b": other}}')
+    sources = {name: _verifiable(data, name) for name, data in streams.items()}
+    asked = {name: arguments[name] for name in ARGUMENTS if name in arguments}
+    question = PlainQuestion.of({name: source.schema for name, source in sources.items()}, **asked)
+    tables = _tables(streams, sources)
+    expected = window_answer([tables[name] for name in question.names], question)
+    if result is not None:
+        return compared(table_of(source_of(result, "result")), expected, cast=True)
+    # A reader has been read by now; what can be read again is joined as it was given.
+    given = {
+        name: data if sources[name].is_repeatable else tables[name]
+        for name, data in streams.items()
+    }
+    return compared(matwin.window_join(given, **arguments).read_all(), expected)
+
+
+def _verifiable(data: object, name: str) -> Source:
+    source = source_of(data, name)
+    if not isinstance(source, Stream):
+        return source
+    if not source.is_repeatable:
+        raise InputError(
+            f"stream {name!r} can be read only once, so nothing can be verified; give a table, "
+            "files or a list of batches"
+        )
+    if source.late == "drop":
+        raise InputError(
+            f"stream {name!r} drops rows that come late, and DuckDB can't know which; verify it "
+            'with late="error"'
+        )
+    return source
+
+
+def _tables(streams: Mapping[str, object], sources: Mapping[str, Source]) -> dict[str, pa.Table]:
+    """The rows of each stream; a source that stands under two names is read once."""
+    read: dict[int, pa.Table] = {}
+    for name, data in streams.items():
+        if id(data) not in read:
+            read[id(data)] = table_of(sources[name])
+    return {name: read[id(data)] for name, data in streams.items()}
