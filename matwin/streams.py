@@ -16,8 +16,8 @@ Invariants:
   here, and against the column's unit when the join knows the column.
 * With `schema` given, nothing is taken from an iterable before its items are asked for.
 
-Left out: reading ahead in another thread.  The join asks both sides for rows in turn, and a source
-that waits for its network does that better with its own queue.
+Left out here: reading ahead in another thread.  Joins of two sides ask both for rows in turn;
+window joins read live streams by threads of their own (`operators.wjoin.inbox`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
 from .block import Block, Blocks
 from .kernels import expand
 
-ROOM_FIRST = 1 << 10
+ROOM_FIRST = 1 << 5
 PORTION_ROWS = 1 << 17
 
 
@@ -128,8 +128,17 @@ class Buffer:
     @property
     def held_bytes(self) -> int:
         """What all of it takes, dropped rows included."""
-        arrays = (self._nodes, self.table, self._second, self._places)
-        return self.size + sum(array.nbytes for array in arrays if array is not None)
+        return self.size + self._array_bytes + self.table.nbytes
+
+    @property
+    def growing_bytes(self) -> int:
+        """What it takes to make the arrays larger, beside those that are there."""
+        return self._array_bytes + self._array_bytes // 4 + 2 * self.table.nbytes
+
+    @property
+    def _array_bytes(self) -> int:
+        arrays = (self._nodes, self._second, self._places)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     # ── rows in and out ──────────────────────────────────────────────────────────────────────
 
@@ -156,7 +165,7 @@ class Buffer:
         room = len(self._nodes)
         if self.limit + count <= room:
             return
-        room = max(2 * room, self.limit + count)
+        room = max(room + room // 4, self.limit + count)
         nodes = np.empty((room, 4), np.int64)
         nodes[: self.limit] = self._nodes[: self.limit]
         self._nodes = nodes

@@ -60,9 +60,8 @@ class Backward:
 
     @property
     def needed_bytes(self) -> int:
-        """What the windows take; arrays that grow are there twice for a moment."""
-        held = [buffer.held_bytes for buffer in self.buffers]
-        return sum(held) + max(held) + self._output.share_bytes
+        """What the windows take, and what making one of them larger takes."""
+        return _held_bytes(self.buffers) + self._output.share_bytes
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """What new rows find; then they are in the window."""
@@ -118,9 +117,8 @@ class Forward:
     @property
     def needed_bytes(self) -> int:
         """What the windows take, and rows that wait."""
-        held = [buffer.held_bytes for buffer in self.buffers]
         waiting = sum(3 * portion.size for rows in self.waiting for portion in rows)
-        return sum(held) + max(held) + waiting + self._output.share_bytes
+        return _held_bytes(self.buffers) + waiting + self._output.share_bytes
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Rows wait until they are final."""
@@ -213,6 +211,11 @@ class Forward:
         for number, waiting in enumerate(self.waiting):
             self.waiting[number] = []
             yield number, True, [portion.rows for portion in waiting]
+
+
+def _held_bytes(buffers: Sequence[Buffer]) -> int:
+    held = sum(buffer.held_bytes for buffer in buffers)
+    return held + max(buffer.growing_bytes for buffer in buffers)
 
 
 def _lowered(times: Int64s, by: float, *, is_float: bool) -> Int64s:

@@ -190,7 +190,8 @@ class Function:
         with self._lock:  # two workers may be the first
             how = self._how or self._chosen(values)
             # A single pair does not tell a function of columns from one of values.
-            self._how = how if how == "compiled" or len(values[0]) > 1 else None
+            if how == "compiled" or len(values[0]) > 1:
+                self._how = how
         try:
             result = self._call(values, how)
         except Exception as e:
@@ -203,7 +204,12 @@ class Function:
         if self._compile(values):
             return "compiled"
         if len(values[0]) == 1:
-            return "row by row"
+            works = self._tried("row by row", values) is not None
+            return (
+                "row by row"
+                if works or self._tried("vectorized", values) is None
+                else ("vectorized")
+            )
         few = [v[:SAMPLE] for v in values]
         whole = self._tried("vectorized", few)
         # Of two lengths, lest a length that is fixed be the right one by chance.

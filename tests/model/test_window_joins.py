@@ -55,7 +55,7 @@ def fits(asked: Asked, algorithm: str) -> bool:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(asked=questions())
-@settings(max_examples=campaign(60, 3000))
+@settings(max_examples=campaign(30, 3000))
 def test_every_algorithm_and_bounds(algorithm: str, asked: Asked) -> None:
     if not fits(asked, algorithm):
         with pytest.raises(matwin.InputError, match="by="):
@@ -68,7 +68,7 @@ def test_every_algorithm_and_bounds(algorithm: str, asked: Asked) -> None:
 
 
 @given(questions(), st.sampled_from(ALGORITHMS), st.sampled_from(BOUNDS), st.data())
-@settings(max_examples=campaign(100, 5000))
+@settings(max_examples=campaign(40, 5000))
 def test_on_pages(asked: Asked, algorithm: str, bounds: str, data: st.DataObject) -> None:
     """The smallest budget, every form of materialization."""
     options = {
@@ -123,7 +123,7 @@ LIVE = ("live", "live with pauses")
 
 
 @given(questions(), st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=4))
-@settings(max_examples=campaign(150, 5000))
+@settings(max_examples=campaign(80, 5000))
 def test_sources(asked: Asked, data: st.DataObject, sizes: list[int]) -> None:
     """Each stream comes in a form of its own; finite ones, and live ones beside them."""
     forms = FORMS + LIVE if data.draw(st.booleans()) else FORMS
@@ -141,7 +141,7 @@ def test_sources(asked: Asked, data: st.DataObject, sizes: list[int]) -> None:
 
 
 @given(questions(), st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
-@settings(max_examples=campaign(100, 5000))
+@settings(max_examples=campaign(40, 5000))
 def test_live(asked: Asked, sizes: list[int], data: st.DataObject) -> None:
     """All streams live, each algorithm, in memory and on pages."""
     names = [name for name in ALGORITHMS if name != "merge" and fits(asked, name)]
@@ -183,9 +183,9 @@ WINDOWS = {("a", "b"): 40, ("b", "c"): (0, 60), ("a", "c"): (-20, 80)}
 @pytest.mark.parametrize("is_sorted", [True, False])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_small_budgets_give_the_same_rows(algorithm: str, is_sorted: bool) -> None:
-    asked = simple(streams(3000, 1, is_sorted=is_sorted), WINDOWS, "k")
+    asked = simple(streams(2000, 1, is_sorted=is_sorted), WINDOWS, "k")
     expected = as_bag(joined(asked, memory="256MiB"))
-    assert expected.total() > 500
+    assert expected.total() > 300
     for threads in (1, 2):
         found = joined(asked, algorithm=algorithm, threads=threads, **SMALL)
         assert as_bag(found) == expected
@@ -224,7 +224,7 @@ def test_what_fits_is_not_written() -> None:
 
 @pytest.mark.parametrize("options", [{}, SMALL, PAGES])
 def test_the_same_input_gives_the_same_bytes(options: dict[str, Any]) -> None:
-    asked = simple(streams(2000, 4), WINDOWS, "k")
+    asked = simple(streams(1000, 4), WINDOWS, "k")
     runs = [joined(asked, threads=2, **options) for _ in range(2)]
     assert runs[0].equals(runs[1])
 

@@ -41,6 +41,8 @@ MEASURED_ROWS = 1_000_000
 MEASURED_SHARE = 0.5
 """Of a window, at least."""
 MATCHES = 10
+LEAST_BYTES = 2 << 20
+"""Memory of windows on disk, where a tenth of them is less; but never more than half of them."""
 FLOW_SECONDS = 60.0
 """A flow that takes longer is cut: what it has done by then is shown."""
 TUPLES_A_SECOND = 1_000_000.0
@@ -161,11 +163,13 @@ def stream_once(flow: Flow, scratch: str | None, *, is_on_disk: bool) -> Streame
     """One flow, once."""
     options: dict[str, Any]
     if is_on_disk:
-        budget, page = budget_of(flow.window_bytes)
+        budget, page = budget_of(
+            max(flow.window_bytes, min(10 * LEAST_BYTES, 5 * flow.window_bytes))
+        )
         options = {"memory": budget, "page_size": page, "scratch": scratch}
     else:
-        # What is kept beside the rows themselves (chains, sorted copies) fits in four times them.
-        options = {"memory": max(4 * flow.window_bytes, 256 << 20)}
+        # A limit, not what is taken: with less, the join would look for pages to be safe.
+        options = {"memory": max(16 * flow.window_bytes, 1 << 30)}
     tables = [flow.table(side) for side in (0, 1)]
     clock, report = _Clock(2), Report()
     streams = {
