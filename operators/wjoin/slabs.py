@@ -32,7 +32,7 @@ from .question import WindowQuestion
 from .reaches import BlockRef, MergeReach
 
 STRETCH_MIN, STRETCH_MAX = 1 << 10, 1 << 17
-Refs = list[list[BlockRef]]
+Refs = Sequence[Sequence[BlockRef]]
 
 
 class Slabs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_ranges_hold_every_key_once() -> None:
     found = _ranges(spans, [100.0, 50, 10, 200, 30], 20)
     assert found[0].first == INT64_MIN
     assert found[-1].last == INT64_MAX
-    assert all(a.last + 1 == b.first for a, b in zip(found, found[1:], strict=False))
+    assert all(a.last + 1 == b.first for a, b in pairwise(found))
     assert len(found) > 5
 
 
