@@ -224,7 +224,7 @@ def _window(draw: st.DrawFn, edge: Edge, kind: Kind) -> tuple[Bound, Any]:
 KEY_VALUES: dict[str, tuple[list[pa.DataType], list[Any]]] = {
     "int": ([pa.int64(), pa.int32()], [*[7] * 8, 0, None]),
     "text": ([pa.string(), pa.large_string()], [*["a"] * 8, "b", "", None]),
-    "float": ([pa.float64()], [*[0.0, -0.0] * 6, 1.5, math.nan, None]),
+    "float": ([pa.float64()], [*[0.0, -0.0] * 6, 1.5, math.nan, math.inf, None]),
     "bool": ([pa.bool_()], [*[True] * 6, False, None]),
 }
 
