@@ -16,8 +16,26 @@ from typing import Any
 
 import pyarrow as pa
 
+import matwin
+
 PATIENCE = 20.0
 _END = object()
+
+SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
+BACKWARD = ("auto", "backward-nested-loop", "backward-hash")
+FORWARD = ("forward-nested-loop", "forward-hash")
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def live(items: Any, **promise: Any) -> Any:
+    return matwin.stream(items, schema=SCHEMA, **promise)
+
+
+def row(t: int | None, k: int | None = 0, number: int = 0) -> dict[str, Any]:
+    return {"t": t, "k": k, "id": number}
 
 
 class Talk:

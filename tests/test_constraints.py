@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import matwin
@@ -60,6 +60,10 @@ def shortest(names: str, limits: Limits) -> list[list[Any]] | None:
     return upper
 
 
+def is_consistent(system: tuple[str, Limits]) -> bool:
+    return shortest(*system) is not None
+
+
 def solutions(names: str, limits: Limits, reach: int) -> list[tuple[int, ...]]:
     """Every tuple that satisfies the limits, the first stream's time being 0."""
     found = []
@@ -98,10 +102,9 @@ def test_closed_bounds_hold_and_are_tight(system: tuple[str, Limits]) -> None:
         assert max(times[j] - times[i] for times in tuples) == upper[i][j]
 
 
-@given(systems(width=3))
+@given(systems(width=3).filter(is_consistent))
 def test_wider_bounds_are_never_tighter(system: tuple[str, Limits]) -> None:
     names, limits = system
-    assume(shortest(names, limits) is not None)
     constraints = closed(limits, names)
     for kind in ("global", "local", "graph"):
         bounds = constraints.bounds(kind)
@@ -110,13 +113,17 @@ def test_wider_bounds_are_never_tighter(system: tuple[str, Limits]) -> None:
     assert constraints.bounds("graph") == constraints.upper
 
 
-@given(systems(width=2, names_max=3), st.sampled_from(["global", "local", "graph"]))
+@given(
+    systems(width=2, names_max=3).filter(is_consistent),
+    st.sampled_from(["global", "local", "graph"]),
+)
 def test_what_needs_no_refinement(system: tuple[str, Limits], kind: str) -> None:
     """Where it is said that bounds suffice, every tuple within them satisfies the windows."""
     names, limits = system
-    assume(shortest(names, limits) is not None)
     constraints = closed(limits, names)
-    assume(constraints.is_refined(kind))
+    if not constraints.is_refined(kind):
+        assert kind != "graph"  # the closed windows of one system of whole numbers always do
+        return
     bounds = constraints.bounds(kind)
     within = {
         (names[i], names[j]): (-bounds[j][i], bounds[i][j])
@@ -219,11 +226,29 @@ def test_parts_that_nothing_connects(names: str, windows: Any, parts: list[list[
     assert sorted(sorted(part) for part in found) == parts
 
 
-@given(systems(width=3))
+@st.composite
+def contradictions(draw: st.DrawFn) -> tuple[str, Limits]:
+    """Every stream of a ring must come after the one before; others hang on to it."""
+    names = "abcde"[: draw(st.integers(3, 5))]
+    order = draw(st.permutations(names))
+    ring = order[: draw(st.integers(3, len(names)))]
+    limits: Limits = {}
+    for a, b in zip(ring, ring[1:] + ring[:1], strict=True):
+        lo, hi = draw(st.integers(1, 3)), draw(st.integers(3, 6))
+        if draw(st.booleans()):
+            limits[a, b] = (lo, hi)
+        else:
+            limits[b, a] = (-hi, -lo)
+    for name in order[len(ring) :]:
+        limits[draw(st.sampled_from(ring)), name] = (-draw(st.integers(0, 9)), 9)
+    return names, limits
+
+
+@given(contradictions())
 def test_contradictions_name_their_streams(system: tuple[str, Limits]) -> None:
     """The streams that are named contradict each other by themselves."""
     names, limits = system
-    assume(shortest(names, limits) is None)
+    assert shortest(names, limits) is None
     with pytest.raises(InputError) as told:
         closed(limits, names)
     found = re.search(r"along (\w(?: → \w)+)", str(told.value))
