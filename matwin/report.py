@@ -31,7 +31,8 @@ class SideReport:
 class StreamReport(SideReport):
     """One stream of a window join: its rows, and how long their results took.
 
-    A portion's response time runs from reading it to having handed over what it found.
+    A portion's response time runs from reading it to having handed over what it found; what waits
+    for other streams (forward evaluation) or for a step on pages is not in it.
     """
 
     portions: int = 0

@@ -1,6 +1,6 @@
 """Joining slab by slab with windows on pages.
 
-    live     rows gather in memory, an eighth of the budget ──step──▶ meet every page they can,
+    live     rows gather in memory, a quarter of the budget ──step──▶ meet every page they can,
                                                                       are written to pages
     finite   rows are written to pages ──the end──▶ meet each other, one step
 
@@ -23,12 +23,14 @@ from matwin.storage.store import Store
 
 from .block import BYTES_PER_ROW, Blocks
 from .output import Output
-from .parts import KeptBlocks, MemoryPart, PagedPart
+from .parts import KeptBlocks, MemoryPart, PagedPart, needed_bytes
 from .question import WindowQuestion
 from .reaches import BlockRef
 from .slabs import stepped
 
 KEPT_BLOCKS_MAX = 256
+NEW_SHARE = 4
+"""What gathers is a quarter of the budget: the more, the seldomer the windows are read."""
 
 
 def page_by_page(
@@ -79,7 +81,7 @@ class LivePages:
     @property
     def is_step_due(self) -> bool:
         """Whether as much has come as pays for reading the windows."""
-        return self.new_bytes > self._pool.budget_bytes // 8
+        return self.new_bytes > self._pool.budget_bytes // NEW_SHARE
 
     @property
     def reason(self) -> str:
@@ -89,12 +91,18 @@ class LivePages:
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Keep rows for the next step."""
-        held = self.new[stream].held_bytes
         self.new[stream].append(rows, size)
-        more = 2 * (self.new[stream].held_bytes - held)
-        self._pool.take(more)
-        self.new_bytes += more
+        self._count_new()
         return iter(())
+
+    def _count_new(self) -> None:
+        """Count what has gathered against the budget."""
+        more = needed_bytes(self.new) - self.new_bytes
+        if more > 0:
+            self._pool.take(more)
+        else:
+            self._pool.give_back(-more)
+        self.new_bytes += more
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
         """Rows whose tuples with one another have been found."""
@@ -112,7 +120,6 @@ class LivePages:
         for number, part in enumerate(self.new):
             for batch in part.clear():
                 self.old[number].append(batch)
-        self._pool.give_back(self.new_bytes)
-        self.new_bytes = 0
+            self._count_new()
         for old, bound in zip(self.old, needed, strict=True):
             old.drop_below(bound)
