@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import matwin
 from matwin.sources import source_of
 from matwin.storage.errors import InputError
 from matwin.streams import (
@@ -129,8 +130,15 @@ def test_rows_keep_their_values_or_are_refused(
             rows_of(given)
 
 
+def test_none_is_nothing_to_say_now() -> None:
+    assert rows_of(stream(iter([None, BATCH, None]), schema=SCHEMA)) == rows_of(stream([BATCH]))
+    both = [stream(iter([None, BATCH, None]), schema=SCHEMA) for _ in range(2)]
+    pairs = matwin.epsilon_join(*both, on={"t": 0}).read_all()
+    assert pairs.num_rows == matwin.epsilon_join(BATCH, BATCH, on={"t": 0}).read_all().num_rows > 0
+
+
 def test_items_that_are_nothing() -> None:
-    for item in (None, 5, "text", [1], object()):
+    for item in (5, "text", [1], object()):
         with pytest.raises(InputError, match="batch 0 is a"):
             rows_of(stream(iter([item]), schema=SCHEMA))
     with pytest.raises(InputError, match="schema="):
