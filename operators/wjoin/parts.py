@@ -129,13 +129,11 @@ class PagedPart:
         self.window: Window = store.window(
             name, schema, on=on, by=by, materialize=materialize, arrival=arrival
         )
-        self.rows = 0
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Take rows."""
         if rows.num_rows == 0:
             return
-        self.rows += rows.num_rows
         if self._has_key:
             codes = pa.array(self._blocks.codes(rows))
             schema = rows.schema.append(pa.field(KEY, pa.int64()))

@@ -204,12 +204,9 @@ class Function:
         if self._compile(values):
             return "compiled"
         if len(values[0]) == 1:
-            works = self._tried("row by row", values) is not None
-            return (
-                "row by row"
-                if works or self._tried("vectorized", values) is None
-                else ("vectorized")
-            )
+            is_scalar = self._tried("row by row", values) is not None
+            is_whole = not is_scalar and self._tried("vectorized", values) is not None
+            return "vectorized" if is_whole else "row by row"
         few = [v[:SAMPLE] for v in values]
         whole = self._tried("vectorized", few)
         # Of two lengths, lest a length that is fixed be the right one by chance.
