@@ -16,7 +16,7 @@ from .block import Blocks
 from .output import Output
 from .paged import page_by_page
 from .partitions import Pages, Partitions, Range
-from .parts import KeptBlocks, MemoryPart, PagedPart, needed_bytes
+from .parts import Gathering, KeptBlocks, MemoryPart, PagedPart
 from .question import WindowQuestion
 
 GATHER_SHARE = 4
@@ -44,7 +44,7 @@ class GatheredPages:
         self._form = "standard" if self._is_cut else materialize
         self._parts: dict[tuple[int, bool], PagedPart] = {}
         self._waiting = [MemoryPart(b) for b in blocks]
-        self._waiting_bytes = 0
+        self._gathering = Gathering(self._waiting, store.pool)
 
     @property
     def reason(self) -> str:
@@ -58,19 +58,10 @@ class GatheredPages:
             self._part(stream, is_new=True).append(rows)
             return iter(())
         self._waiting[stream].append(rows, size)
-        self._count_waiting()
-        if self._waiting_bytes > self._store.pool.budget_bytes // GATHER_SHARE:
+        self._gathering.count()
+        if self._gathering.size > self._store.pool.budget_bytes // GATHER_SHARE:
             self._write(max(range(len(self._waiting)), key=lambda i: self._waiting[i].size))
         return iter(())
-
-    def _count_waiting(self) -> None:
-        """Count what waits against the budget."""
-        more = needed_bytes(self._waiting) - self._waiting_bytes
-        if more > 0:
-            self._store.pool.take(more)
-        else:
-            self._store.pool.give_back(-more)
-        self._waiting_bytes += more
 
     def _write(self, stream: int) -> None:
         """Write what waits, in order of key and time."""
@@ -79,7 +70,7 @@ class GatheredPages:
         for ref in waiting.refs():
             part.append(ref.block.rows)
         waiting.clear()
-        self._count_waiting()
+        self._gathering.count()
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
         """Rows whose tuples with one another have been found."""

@@ -23,7 +23,7 @@ from matwin.storage.store import Store
 
 from .block import BYTES_PER_ROW, Blocks
 from .output import Output
-from .parts import KeptBlocks, MemoryPart, PagedPart, needed_bytes
+from .parts import Gathering, KeptBlocks, MemoryPart, PagedPart
 from .question import WindowQuestion
 from .reaches import BlockRef
 from .slabs import stepped
@@ -76,7 +76,12 @@ class LivePages:
             for b, name, arrival in zip(blocks, question.names, arrivals, strict=True)
         ]
         self.new = [MemoryPart(b) for b in blocks]
-        self.new_bytes = 0
+        self._gathering = Gathering(self.new, store.pool)
+
+    @property
+    def new_bytes(self) -> int:
+        """What has gathered since the last step."""
+        return self._gathering.size
 
     @property
     def is_step_due(self) -> bool:
@@ -92,17 +97,8 @@ class LivePages:
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Keep rows for the next step."""
         self.new[stream].append(rows, size)
-        self._count_new()
+        self._gathering.count()
         return iter(())
-
-    def _count_new(self) -> None:
-        """Count what has gathered against the budget."""
-        more = needed_bytes(self.new) - self.new_bytes
-        if more > 0:
-            self._pool.take(more)
-        else:
-            self._pool.give_back(-more)
-        self.new_bytes += more
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
         """Rows whose tuples with one another have been found."""
@@ -120,6 +116,6 @@ class LivePages:
         for number, part in enumerate(self.new):
             for batch in part.clear():
                 self.old[number].append(batch)
-            self._count_new()
+            self._gathering.count()
         for old, bound in zip(self.old, needed, strict=True):
             old.drop_below(bound)

@@ -108,6 +108,24 @@ def needed_bytes(parts: Sequence[MemoryPart]) -> int:
     return sum(part.held_bytes for part in parts) + sorting
 
 
+class Gathering:
+    """Parts that gather, counted against a pool's budget."""
+
+    def __init__(self, parts: Sequence[MemoryPart], pool: BufferPool) -> None:
+        self._parts = parts
+        self._pool = pool
+        self.size = 0
+
+    def count(self) -> None:
+        """Count what the parts take now."""
+        more = needed_bytes(self._parts) - self.size
+        if more > 0:
+            self._pool.take(more)
+        else:
+            self._pool.give_back(-more)
+        self.size += more
+
+
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
