@@ -48,6 +48,7 @@ _NAMES = {
 # public attribute -> module that it is
 _MODULES = {
     "scheduler": "matwin.scheduler",
+    "spark": "matwin.spark",
     "storage": "matwin.storage",
 }
 

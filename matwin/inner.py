@@ -23,9 +23,11 @@ from matwin.storage.units import format_size
 
 from .candidates import Candidates, Contest, joined
 from .joining import Batches, Join
+from .kernels.skyline import best_of_groups
 from .matched import Matched
 
 CHANGE = "change"
+SCORED_ROWS = 65_536
 Scored = tuple[Candidates, pa.RecordBatch]
 
 
@@ -50,6 +52,35 @@ def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
         return join.portions("left", matched, probe, base) if len(at) else ()
 
     yield from join.run([join.direction("left", "best", finish, with_keys=True)])
+
+
+def scored(join: Join) -> Iterator[pa.RecordBatch]:
+    """The best pairs of each left row as output rows, with a column more for each of their scores.
+
+    Whoever divides a join among several processes finds the best of all by these: a score is a whole
+    number, the smaller the better, and equal for equal pairs wherever they are computed.
+    """
+    schema = join.output.schema
+
+    def finish(matched: Matched) -> Batches:
+        found = matched.candidates
+        for start in range(0, len(found), SCORED_ROWS):
+            some = found.slice(start, start + SCORED_ROWS)
+            rows = join.paired("left", matched, some.probe, some.base)
+            scores = [pa.array(np.ascontiguousarray(column)) for column in some.keys.T]
+            names = [*schema.names, *(f"score {i}" for i in range(len(scores)))]
+            yield pa.RecordBatch.from_arrays([*rows.columns, *scores], names=names)
+
+    for batches in join.run([join.direction("left", "best", finish, with_keys=True)]):
+        yield from batches
+
+
+def best_scores(scores: Int64s) -> Int64s:
+    """The scores that no other dominates, each once."""
+    distinct = np.unique(scores, axis=0)
+    kept = best_of_groups(np.zeros(len(distinct), np.int64), distinct)
+    best: Int64s = distinct[np.sort(kept)]
+    return best
 
 
 class Champions:

@@ -39,6 +39,8 @@ class WindowQuestion:
     times: Names
     keys: tuple[Names, ...]
     """The key columns of each stream."""
+    key_types: tuple[pa.DataType, ...]
+    """What each key is compared as."""
     constraints: Constraints
     predicates: tuple[Predicate, ...]
     schema: pa.Schema
@@ -70,7 +72,8 @@ class WindowQuestion:
         schema, origins = _output(schemas, keys)
         predicates = predicates_of(where, schemas)
         return cls(
-            names, sides, time_type, times, keys, constraints, predicates, schema, origins
+            names, sides, time_type, times, keys, tuple(key_types), constraints, predicates, schema,
+            origins,
         )  # fmt: skip
 
     @property

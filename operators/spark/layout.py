@@ -1,0 +1,215 @@
+"""Which part of the work a row belongs to.  Pure: NumPy on a driver's sample, nothing of Spark.
+
+    order attribute ──────────────────────────────────────────────▶
+      strip 0        │   strip 1      │        strip 2                bounds b1, b2
+                 ◀ε──┤        ├──ε▶                                   halo of strip 0's rows, …
+
+A *part* is what one task joins.  Rows of the *anchor* side are in exactly one part, so a match is
+owned by the part of its anchor row.  A row of another side is in every part where an anchor row can
+reach it: with ``lo <= t - anchor <= hi``, in the strips from the first whose end lies above
+``t - hi`` to the last whose begin is not above ``t - lo``.
+
+Three ways of dividing the work, which can be mixed:
+
+    strips      ranges of the strip attribute, cut by quantiles; other sides have halos
+    cold keys   buckets of the keys' hash, no halos at all
+    hot keys    a key too frequent for a bucket has strips of its own
+    salts       a strip that can't be cut further (one instant) divides its anchor rows by their
+                hash, and each of its salts has all rows of the other sides
+
+Parts are numbered so that those a row belongs to are always consecutive.
+
+Invariants: bounds only say where rows go, so any bounds give the same result; no eligible pair is
+separated, with floats too, whose thresholds are moved outwards by more than their sums can round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Number = int | float
+Int64s = npt.NDArray[np.int64]
+Values = npt.NDArray[Any]
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+SLACK = 2.0**-48
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """``lo <= t - anchor <= hi`` for the rows of a side; the anchor's own are in one part only."""
+
+    lo: Number
+    hi: Number
+    is_anchor: bool = False
+
+    @property
+    def width(self) -> Number:
+        """How far the rows of a part reach beyond its bounds, in all."""
+        return self.hi - self.lo
+
+
+ANCHOR = Reach(0, 0, is_anchor=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """How many of these a value is not below: `always` at least, and so many of `values`."""
+
+    values: tuple[Number, ...]
+    always: int
+
+    @classmethod
+    def of(cls, bounds: Sequence[Number], by: Number, direction: int) -> Thresholds:
+        """The bounds moved by a tolerance; `direction` says which way a float is rounded."""
+        moved = [_moved(bound, by, direction) for bound in bounds]
+        if any(isinstance(value, float) for value in moved):
+            return cls(tuple(moved), 0)
+        inside = tuple(value for value in moved if INT_MIN <= value <= INT_MAX)
+        return cls(inside, sum(value < INT_MIN for value in moved))
+
+    def count(self, values: Values) -> Int64s:
+        """The same for a column of values."""
+        edges = np.array(self.values, values.dtype)
+        found: Int64s = np.searchsorted(edges, values, side="right").astype(np.int64) + self.always
+        return found
+
+
+def _moved(bound: Number, by: Number, direction: int) -> Number:
+    moved = bound + by
+    if by == 0 or not isinstance(moved, float):
+        return moved
+    slack = (abs(bound) + abs(by)) * SLACK
+    return math.nextafter(moved + direction * slack, math.copysign(math.inf, direction))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are divided by strips: all of them, or those of one hot key."""
+
+    first: int
+    bounds: tuple[Number, ...] = ()
+    salts: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        assert len(self.salts) == len(self.bounds) + 1, self
+
+    @property
+    def parts(self) -> int:
+        """How many parts it has."""
+        return sum(self.salts)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first part of each strip, and the part after the last."""
+        return tuple(accumulate(self.salts, initial=self.first))
+
+    @property
+    def has_salts(self) -> bool:
+        """Whether a strip is divided further."""
+        return any(salts > 1 for salts in self.salts)
+
+    def thresholds(self, reach: Reach) -> tuple[Thresholds, Thresholds]:
+        """What tells a row's first strip, and its last."""
+        return Thresholds.of(self.bounds, reach.hi, 1), Thresholds.of(self.bounds, reach.lo, -1)
+
+    def strips(self, values: Values, reach: Reach) -> tuple[Int64s, Int64s]:
+        """The first and last strip of each row."""
+        first, last = self.thresholds(reach)
+        return first.count(values), last.count(values)
+
+    def moved_to(self, first: int) -> Group:
+        """The same group with its parts numbered from `first` on."""
+        return Group(first, self.bounds, self.salts)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All parts: buckets of cold keys first, then the groups of hot keys; or one group for all."""
+
+    cold: int = 0
+    hot: tuple[tuple[int, Group], ...] = ()
+    shared: Group | None = Group(0)
+
+    @classmethod
+    def of_strips(cls, bounds: Sequence[Number], salts: Sequence[int] | None = None) -> Layout:
+        """Strips for all rows, whatever their keys."""
+        return cls(shared=Group(0, tuple(bounds), tuple(salts or [1] * (len(bounds) + 1))))
+
+    @classmethod
+    def of_keys(cls, cold: int, hot: Sequence[tuple[int, Group]] = ()) -> Layout:
+        """Buckets of keys, and hot keys, by hash, with groups of their own."""
+        placed, first = [], cold
+        for key, group in hot:
+            placed.append((key, group.moved_to(first)))
+            first += group.parts
+        return cls(cold, tuple(placed), None)
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are."""
+        if self.shared is not None:
+            return self.shared.parts
+        return self.cold + sum(group.parts for _, group in self.hot)
+
+    @property
+    def uses_keys(self) -> bool:
+        """Whether a row's key says where it goes."""
+        return self.shared is None
+
+    def loads(self, values: Values, hashes: Int64s, weights: Values, reach: Reach) -> Values:
+        """How many rows of a side are expected in each part, from a weighted sample."""
+        rows = np.zeros(self.parts)
+        if self.shared is not None:
+            _add(rows, self.shared, values, weights, reach)
+            return rows
+        is_cold = np.ones(len(hashes), np.bool_)
+        for key, group in self.hot:
+            mine = hashes == key
+            is_cold &= ~mine
+            _add(rows, group, values[mine], weights[mine], reach)
+        if self.cold:
+            np.add.at(rows, hashes[is_cold] % self.cold, weights[is_cold])
+        return rows
+
+    def name(self, part: int) -> str:
+        """What a part is called in messages."""
+        if self.shared is not None:
+            return f"strip {_strip_name(self.shared, part)}"
+        if part < self.cold:
+            return f"key bucket {part} of {self.cold}"
+        for key, group in self.hot:
+            if part < group.first + group.parts:
+                return f"strip {_strip_name(group, part)} of the frequent key with hash {key}"
+        return f"part {part}"
+
+
+def _strip_name(group: Group, part: int) -> str:
+    strip = int(np.searchsorted(np.array(group.starts), part, side="right")) - 1
+    begin = "" if strip == 0 else f"from {group.bounds[strip - 1]} "
+    end = "" if strip >= len(group.bounds) else f"to below {group.bounds[strip]}"
+    salt = ""
+    if group.salts[min(strip, len(group.salts) - 1)] > 1:
+        salt = f", salt {part - group.starts[strip]}"
+    span = f" ({begin}{end})".replace(" )", ")") if begin or end else ""
+    return f"{strip} of {len(group.salts)}{span}{salt}"
+
+
+def _add(rows: Values, group: Group, values: Values, weights: Values, reach: Reach) -> None:
+    """Spread the rows over the group's parts: an anchor's over the salts of its strip."""
+    first, last = group.strips(values, reach)
+    starts = np.array(group.starts)
+    if reach.is_anchor:
+        share = weights / np.array(group.salts)[first]
+    else:
+        share = weights
+    change = np.zeros(len(rows) + 1)
+    np.add.at(change, starts[first], share)
+    np.add.at(change, starts[last + 1], -share)
+    rows += np.cumsum(change)[:-1]

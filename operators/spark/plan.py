@@ -1,0 +1,215 @@
+"""How the work is divided, from a sample of the data.  Pure.
+
+    sample ──▶ candidates: strips, or buckets of keys with hot keys apart, in several numbers
+           ──▶ expected rows of each part ──▶ the cheapest
+
+The cost of a layout is the time until its last task ends, counted in rows that one core joins:
+
+    cost = max(all rows with their copies / slots, the largest part) + tasks in a row x TASK_ROWS
+
+Narrow strips spread the work and multiply the halos, wide ones the other way round: with strips w
+wide and a reach of R = hi - lo, a row of a side with halos is in 1 + R/w strips on average.  That
+is the replication factor (docs/SCALE.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .layout import ANCHOR, Group, Int64s, Layout, Number, Reach, Values
+
+TASK_ROWS = 30_000
+"""What starting a task costs, in rows that could be joined meanwhile."""
+PART_ROWS = 4_000_000
+"""No part is meant to have more rows, so that a lost task is not much to repeat."""
+MOST_PARTS = 20_000
+MOST_HOT = 256
+UNEVEN = 1.6
+"""A strip with so many times the mean can't have been cut: its rows are of one instant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows of a side, as far as dividing them goes; each stands for `weights` rows."""
+
+    values: Values
+    hashes: Int64s
+    weights: Values
+
+    @property
+    def rows(self) -> float:
+        """How many rows the side has."""
+        return float(self.weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a join lets the planner do: for each allowed anchor, the reach of every side."""
+
+    reaches: tuple[Mapping[str, Reach], ...]
+    may_strip: bool
+    has_keys: bool
+    may_salt: bool
+    slots: int
+    strips: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A layout, with what is expected of it."""
+
+    layout: Layout
+    reaches: Mapping[str, Reach]
+    rows: Mapping[str, float]
+    """Rows of each side, without copies."""
+    loads: Mapping[str, Values]
+    """Expected rows of each side in each part."""
+    slots: int
+    reason: str
+
+    @property
+    def parts(self) -> int:
+        """How many tasks join."""
+        return self.layout.parts
+
+    @property
+    def total(self) -> Values:
+        """Expected rows in each part."""
+        return np.sum(list(self.loads.values()), axis=0)
+
+    @property
+    def replication(self) -> float:
+        """Rows that are shuffled for each row that there is."""
+        rows = sum(self.rows.values())
+        return float(self.total.sum()) / rows if rows else 1.0
+
+    @property
+    def cost(self) -> float:
+        """Rows that are joined one after the other, task starts included."""
+        total = self.total
+        waves = math.ceil(self.parts / self.slots)
+        return float(max(total.sum() / self.slots, total.max()) + waves * TASK_ROWS)
+
+
+def plan_of(samples: Mapping[str, Sample], asked: Asked) -> Plan:
+    """The cheapest plan for these rows."""
+    plans = [
+        expected(layout, reaches, samples, asked.slots, reason)
+        for reaches in asked.reaches
+        for layout, reason in _candidates(samples, reaches, asked)
+    ]
+    return min(plans, key=lambda plan: plan.cost)
+
+
+def expected(
+    layout: Layout, reaches: Mapping[str, Reach], samples: Mapping[str, Sample], slots: int,
+    reason: str,
+) -> Plan:  # fmt: skip
+    """A layout with the rows that the samples let expect."""
+    loads = {
+        name: layout.loads(s.values, s.hashes, s.weights, reaches[name])
+        for name, s in samples.items()
+    }
+    rows = {name: sample.rows for name, sample in samples.items()}
+    return Plan(layout, reaches, rows, loads, slots, reason)
+
+
+def _candidates(
+    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], asked: Asked
+) -> Iterator[tuple[Layout, str]]:
+    rows = sum(sample.rows for sample in samples.values())
+    least = 1 if asked.strips else min(MOST_PARTS, math.ceil(rows / PART_ROWS))
+    counts = [asked.strips] if asked.strips else _counts(asked.slots, least)
+    if least == 1 and not asked.strips:
+        yield Layout(), "few rows: one task"
+    for count in counts:
+        if asked.may_strip:
+            yield _strips(samples, reaches, count, asked), "strips, cut by quantiles"
+        if asked.has_keys:
+            yield _by_key(samples, reaches, count, asked), "keys by hash"
+    if not asked.may_strip and not asked.has_keys:
+        yield Layout(), "no bounded attribute and no key to divide by: one task"
+
+
+def _counts(slots: int, least: int) -> list[int]:
+    found = {max(least, slots * times) for times in (1, 2, 4, 8)} | {least}
+    return sorted(count for count in found if 1 < count <= MOST_PARTS) or [1]
+
+
+def _strips(
+    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int, asked: Asked
+) -> Layout:
+    bounds = quantiles(samples.values(), count)
+    layout = Layout.of_strips(bounds)
+    if not asked.may_salt:
+        return layout
+    assert layout.shared is not None
+    return replace(layout, shared=_salted(layout.shared, samples, reaches, count))
+
+
+def quantiles(samples: Sequence[Sample] | object, count: int) -> tuple[Number, ...]:
+    """Bounds that divide the rows into so many strips, as evenly as ties allow."""
+    given = [s for s in samples if len(s.values)]  # type: ignore[attr-defined]
+    if not given or count < 2:
+        return ()
+    values = np.concatenate([s.values for s in given])
+    weights = np.concatenate([s.weights for s in given])
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    done = np.cumsum(weights)
+    wanted = done[-1] * np.arange(1, count) / count
+    at = np.minimum(np.searchsorted(done, wanted, side="right"), len(values) - 1)
+    found = np.unique(values[at])
+    return tuple(value.item() for value in found if value > values[0])
+
+
+def _salted(
+    group: Group, samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int
+) -> Group:
+    """The group with the strips that ties have left too large divided by salts."""
+    rows = sum(sample.rows for sample in samples.values())
+    anchor = next(name for name, reach in reaches.items() if reach.is_anchor)
+    mine = samples[anchor]
+    layout = Layout(shared=group.moved_to(0))
+    load = layout.loads(mine.values, mine.hashes, mine.weights, ANCHOR)
+    mean = rows / count
+    salts = [math.ceil(n / mean) if n > UNEVEN * mean else 1 for n in load]
+    return Group(group.first, group.bounds, tuple(salts))
+
+
+def _by_key(
+    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int, asked: Asked
+) -> Layout:
+    """Buckets, and strips of their own for keys with more rows than half a part."""
+    hashes = np.concatenate([s.hashes for s in samples.values()])
+    weights = np.concatenate([s.weights for s in samples.values()])
+    keys, inverse = np.unique(hashes, return_inverse=True)
+    rows = np.bincount(inverse, weights) if len(keys) else np.zeros(0)
+    part = rows.sum() / count if len(keys) else 0.0
+    order = np.argsort(-rows)[:MOST_HOT]
+    hot = [(int(keys[i]), math.ceil(rows[i] / part)) for i in order if rows[i] > part / 2]
+    if not (asked.may_strip or asked.may_salt):
+        hot = [(key, 1) for key, _ in hot]
+    groups = [(key, _hot(samples, reaches, key, pieces, asked)) for key, pieces in hot]
+    frequent = sum(rows[i] for i in order if rows[i] > part / 2)
+    left = float(rows.sum() - frequent) if len(keys) else 0.0
+    return Layout.of_keys(max(1, round(left / part)) if part else 1, groups)
+
+
+def _hot(
+    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], key: int, pieces: int,
+    asked: Asked,
+) -> Group:  # fmt: skip
+    mine = {name: _only(sample, key) for name, sample in samples.items()}
+    bounds = quantiles(list(mine.values()), pieces) if asked.may_strip else ()
+    group = Group(0, bounds, (1,) * (len(bounds) + 1))
+    return _salted(group, mine, reaches, pieces) if asked.may_salt else group
+
+
+def _only(sample: Sample, key: int) -> Sample:
+    mine = sample.hashes == key
+    return Sample(sample.values[mine], sample.hashes[mine], sample.weights[mine])

@@ -1,0 +1,116 @@
+"""A join that is asked for: its sides, how they may be divided, and what a task does.
+
+    arguments ──▶ Prepared ──plan──▶ strips (looks at the data) ──frame──▶ lazy DataFrame
+                     └──explained──▶ the same as text
+
+Two-sided joins and window joins make one of these; everything that is Spark's follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from .exchange import Exchange
+from .frames import Frame, arrow_schema, check_session
+from .layout import Layout, Reach
+from .options import SparkOptions
+from .plan import Asked, Plan, expected, plan_of
+from .sample import Looked, looked_at
+from .ship import sent
+from .task import OWN, Task, Work, unique_name
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A question on DataFrames."""
+
+    operator: str
+    frames: Mapping[str, Frame]
+    exchange: Exchange
+    reaches: tuple[Mapping[str, Reach], ...]
+    work: Work
+    arguments: dict[str, Any]
+    output: StructType
+    options: SparkOptions
+    may_salt: bool = True
+    may_strip: bool = True
+    heading: tuple[str, ...] = ()
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def looked(self) -> Looked:
+        """What a look at the data has found."""
+        return looked_at(check_session(self.frames), self.exchange, self.operator)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How the work is divided; looks at the data unless all was given."""
+        route = next(iter(self.exchange.routes.values()))
+        given = self.options.bounds(self.exchange.strip_type, route.strip or "")
+        if given is not None:
+            layout = Layout.of_strips(given)
+            return expected(layout, self.reaches[0], {}, 1, "strips, as given")
+        if self.options.strips == 1:
+            return expected(Layout(), self.reaches[0], {}, 1, "one task, as asked for")
+        asked = Asked(
+            self.reaches, self.may_strip and self.exchange.strip_type is not None,
+            bool(route.keys), self.may_salt, self.looked.slots,
+            self.options.strips if isinstance(self.options.strips, int) else None,
+        )  # fmt: skip
+        return plan_of(self.looked.samples, asked)
+
+    def frame(self) -> DataFrame:
+        """The result, not yet computed."""
+        return self.mapped(self.work, self.output)
+
+    def mapped(self, work: Work, output: StructType, **more: Any) -> DataFrame:
+        """What some work makes of the parts."""
+        plan = self.plan
+        task = Task(
+            self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
+            self.options.embedded, arrow_schema(output, "output"),
+            tuple(plan.layout.name(part) for part in range(plan.parts)), work,
+            {**self.arguments, **more},
+        )  # fmt: skip
+        return self.exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
+
+    def _columns(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        columns = self.exchange.columns()
+        if not self.exchange.marks_own:
+            return columns
+        names = own_names(self.frames)
+        return tuple(
+            (*mine, (name, OWN)) for mine, name in zip(columns, names, strict=True)
+        )  # fmt: skip
+
+    def with_frames(self, frames: Mapping[str, DataFrame]) -> Prepared:
+        """The same question on other rows with the same columns."""
+        changed = {name: Frame.of(frame, name) for name, frame in frames.items()}
+        routes = {
+            name: replace(route, frame=changed[name])
+            for name, route in self.exchange.routes.items()
+        }
+        prepared = replace(self, frames=changed, exchange=replace(self.exchange, routes=routes))
+        prepared.__dict__["plan"] = self.plan
+        return prepared
+
+
+def own_names(frames: Mapping[str, Frame]) -> tuple[str, ...]:
+    """What the columns are called that mark a row's own copy: names that no side has."""
+    taken = [name for frame in frames.values() for name in frame.fields]
+    found: list[str] = []
+    for side in frames:
+        found.append(unique_name(f"own_{side}", [*taken, *found]))
+    return tuple(found)
+
+
+def strip_schema(kind: pa.DataType | None) -> pa.DataType:
+    """The type of the strip attribute; something where there is none."""
+    return kind if kind is not None else pa.int64()

@@ -1,0 +1,2 @@
+def shipped(prepared):
+    return prepared.frame()

@@ -1,0 +1,197 @@
+"""`matwin.spark.bestmatch_join` and `epsilon_join`: the joins of two sides on DataFrames.
+
+Who is the anchor, so that each match is owned by one part:
+
+    how                 anchor   the other side's rows come as far as
+    left, semi, anti    left     lo <= right - left <= hi
+    right               right    lo <= right - left <= hi
+    inner               either   the cheaper; the best pairs of all are found in two stages
+    full                none     both sides have halos; a pair belongs to the part of its left row, a
+                                 row alone to its own.  In a bestmatch join the left side's halo is
+                                 twice as wide: a right row must see all its left rows' rivals
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from matwin.attributes import Attribute
+from matwin.question import Question
+from matwin.storage.errors import InputError
+from matwin.storage.grid import Tolerance
+
+from .exchange import Exchange, Route
+from .frames import Frame, output_type
+from .inner import best_of_all
+from .layout import ANCHOR, Reach
+from .options import SparkOptions
+from .prepared import Prepared, own_names
+from .semijoin import shipped
+from .work import Bestmatch, Epsilon
+
+Reaches = tuple[Mapping[str, Reach], ...]
+
+
+def bestmatch_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Mapping[Any, Tolerance],
+    how: str = "left",
+    by: object = None,
+    orders: Mapping[Any, object] | None = None,
+    keep_unmatched: bool = False,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    distances: bool = False,
+    strips: object = None,
+    ship: str = "auto",
+    **options: Any,
+) -> DataFrame:
+    """`matwin.bestmatch_join` on Spark: DataFrames in, a lazy DataFrame out.
+
+    `strips` is their number or their bounds (None: chosen from the data); `ship` says whether rows
+    are shuffled whole (``"full"``), or first without their payload and whole only where they match
+    (``"partial"``).  `memory` is the budget of one task, 128 MiB unless it is given.
+    """
+    prepared = prepare_bestmatch(
+        left, right, on=on, how=how, by=by, orders=orders, keep_unmatched=keep_unmatched,
+        suffixes=suffixes, distances=distances, strips=strips, ship=ship, **options,
+    )  # fmt: skip
+    return best_of_all(prepared) if how == "inner" else shipped(prepared)
+
+
+def epsilon_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Mapping[Any, Tolerance],
+    by: object = None,
+    how: str = "inner",
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    distances: bool = False,
+    strips: object = None,
+    ship: str = "auto",
+    **options: Any,
+) -> DataFrame:
+    """`matwin.epsilon_join` on Spark: DataFrames in, a lazy DataFrame out.
+
+    Arguments and options are those of `matwin.spark.bestmatch_join`.
+    """
+    prepared = prepare_epsilon(
+        left, right, on=on, by=by, how=how, suffixes=suffixes, distances=distances, strips=strips,
+        ship=ship, **options,
+    )  # fmt: skip
+    return shipped(prepared)
+
+
+def prepare_bestmatch(
+    left: object, right: object, *, strips: object = None, ship: str = "auto", **given: Any
+) -> Prepared:
+    """The join as it is asked for; nothing has been looked at."""
+    arguments, options = _divided(given, ("how", "by", "orders", "keep_unmatched"), how="left")
+    return _prepared("bestmatch_join", left, right, strips, ship, arguments, options, best=True)
+
+
+def prepare_epsilon(
+    left: object, right: object, *, strips: object = None, ship: str = "auto", **given: Any
+) -> Prepared:
+    """The join as it is asked for; nothing has been looked at."""
+    arguments, options = _divided(given, ("how", "by"), how="inner")
+    return _prepared("epsilon_join", left, right, strips, ship, arguments, options, best=False)
+
+
+def _divided(
+    given: dict[str, Any], more: tuple[str, ...], how: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is asked, and how it is to be done."""
+    names = ("on", "suffixes", "distances", *more)
+    asked = {name: given[name] for name in names if name in given}
+    if "on" not in asked:
+        raise TypeError('on= is missing; write for example on={"t": "10min", "x": 100}')
+    asked.setdefault("how", how)
+    return asked, {name: value for name, value in given.items() if name not in names}
+
+
+def _prepared(
+    operator: str, left: object, right: object, strips: object, ship: str,
+    arguments: dict[str, Any], options: dict[str, Any], *, best: bool,
+) -> Prepared:  # fmt: skip
+    frames = {"left": Frame.of(left, "left"), "right": Frame.of(right, "right")}
+    question = Question.of(frames["left"].schema, frames["right"].schema, best=best, **arguments)
+    chosen = SparkOptions.of(f"matwin.spark.{operator}", strips, ship, options)
+    _check_collations(question, frames)
+    attribute = _strip_attribute(question)
+    exchange = Exchange(
+        {side: _route(question, side, frames[side], attribute) for side in frames},
+        attribute.type if attribute else None,
+        question.order.type if question.order.is_number else None,
+        marks_own=question.how == "full",
+    )
+    own = own_names(frames) if exchange.marks_own else None
+    return Prepared(
+        f"matwin.spark.{operator}", frames, exchange, _reaches(question, attribute),
+        Bestmatch(own) if best else Epsilon(own), arguments, output_type(question, frames), chosen,
+        may_salt=question.how != "full", more={"question": question},
+    )  # fmt: skip
+
+
+def _strip_attribute(question: Question) -> Attribute | None:
+    """The attribute that strips are cut by: the first with a tolerance on both sides."""
+    return next((a for a in question.attributes if a.is_number and a.is_limited), None)
+
+
+def _route(question: Question, side: str, frame: Frame, strip: Attribute | None) -> Route:
+    order = question.order
+    finite: dict[str, pa.DataType] = {
+        getattr(a, side): frame.schema.field(getattr(a, side)).type for a in question.attributes
+    }
+    return Route(
+        frame, getattr(strip, side) if strip else None,
+        getattr(order, side) if order.is_number else None,
+        {getattr(key, side): key.type for key in question.keys}, finite,
+        keeps_rejected=_keeps(question, side),
+    )  # fmt: skip
+
+
+def _keeps(question: Question, side: str) -> bool:
+    """Whether rows of a side come out though they match nothing."""
+    if question.best:
+        return question.keep_unmatched and question.how in (side, "full")
+    return question.how in (side, "full") or (side == "left" and question.how == "anti")
+
+
+def _reaches(question: Question, attribute: Attribute | None) -> Reaches:
+    lo = attribute.lo if attribute and attribute.lo is not None else 0
+    hi = attribute.hi if attribute and attribute.hi is not None else 0
+    from_left = {"left": ANCHOR, "right": Reach(lo, hi)}
+    from_right = {"left": Reach(-hi, -lo), "right": ANCHOR}
+    if question.how == "full":
+        right = Reach(min(lo, 0), max(hi, 0))
+        if question.best:
+            return ({"left": Reach(min(lo, 0) - hi, max(hi, 0) - lo), "right": right},)
+        return ({"left": Reach(min(-hi, 0), max(-lo, 0)), "right": right},)
+    if question.how == "right":
+        return (from_right,)
+    if question.how == "inner" and not question.best:
+        return from_left, from_right
+    return (from_left,)
+
+
+def _check_collations(question: Question, frames: Mapping[str, Frame]) -> None:
+    for key in question.keys:
+        for side in ("left", "right"):
+            check_collation(frames[side], getattr(key, side), side)
+
+
+def check_collation(frame: Frame, column: str, name: str) -> None:
+    """Refuse a key that Spark would compare by other rules than its bytes."""
+    kind = frame.fields[column].dataType
+    if getattr(kind, "collation", "UTF8_BINARY") not in (None, "UTF8_BINARY"):
+        raise InputError(
+            f"{name}: column {column!r} is {kind.simpleString()}; keys are compared by their bytes, "
+            "so give one with the collation UTF8_BINARY, such as lower(...) of it"
+        )

@@ -1,0 +1,136 @@
+"""`matwin.spark.window_join`: N streams with a window for each pair, on DataFrames.
+
+The rows of one stream, the anchor, are each in one part; whoever can share a tuple with them comes
+along.  How far that is follows from the closed windows, so a stream that is bound to the anchor only
+through others has the halo of the whole path:
+
+    a ──5s── b ──3s── c        anchor a:  b comes from 5 s around, c from 8 s
+
+Every stream may be the anchor; the planner takes the one that makes the least copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from matwin.operators.wjoin.choose import choose
+from matwin.operators.wjoin.constraints import FARTHEST, LARGEST
+from matwin.operators.wjoin.join import window_options
+from matwin.operators.wjoin.question import WindowQuestion
+from matwin.storage.errors import InputError
+
+from .exchange import Exchange, Route
+from .frames import Frame
+from .layout import ANCHOR, Reach
+from .options import SparkOptions
+from .prepared import Prepared
+from .semijoin import shipped
+from .two_sided import check_collation
+from .work import Windows
+
+
+def window_join(
+    streams: Mapping[str, DataFrame],
+    *,
+    time: object,
+    windows: object,
+    by: object = None,
+    where: object = None,
+    algorithm: str = "auto",
+    bounds: str = "auto",
+    strips: object = None,
+    ship: str = "auto",
+    **options: Any,
+) -> DataFrame:
+    """`matwin.window_join` on Spark: DataFrames in, a lazy DataFrame out.
+
+    `strips`, `ship` and `memory` are those of `matwin.spark.bestmatch_join`.
+    """
+    prepared = prepare_windows(
+        streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm,
+        bounds=bounds, strips=strips, ship=ship, **options,
+    )  # fmt: skip
+    return shipped(prepared)
+
+
+def prepare_windows(
+    streams: object, *, time: object, windows: object, by: object = None, where: object = None,
+    algorithm: str = "auto", bounds: str = "auto", strips: object = None, ship: str = "auto",
+    **options: Any,
+) -> Prepared:  # fmt: skip
+    """The join as it is asked for; nothing has been looked at."""
+    frames = _frames(streams)
+    question = WindowQuestion.of(frames, time=time, windows=windows, by=by, where=where)
+    choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
+    operator = "matwin.spark.window_join"
+    chosen = SparkOptions.of(operator, strips, ship, options)
+    window_options(operator, {"memory": "128MiB", **chosen.embedded})
+    for name, keys in zip(frames, question.keys, strict=True):
+        for key in keys:
+            check_collation(frames[name], key, name)
+    exchange = Exchange(
+        {name: _route(question, number, frames[name]) for number, name in enumerate(frames)},
+        question.time_type if _is_bounded(question) else None,
+        question.time_type,
+    )
+    arguments = {
+        "time": time, "windows": windows, "by": by, "where": where, "algorithm": algorithm,
+        "bounds": bounds,
+    }  # fmt: skip
+    return Prepared(
+        operator, frames, exchange, _reaches(question), Windows(), arguments,
+        _output_type(question, frames), chosen, more={"question": question},
+    )  # fmt: skip
+
+
+def _frames(streams: object) -> dict[str, Frame]:
+    if not isinstance(streams, Mapping):
+        raise InputError(
+            f"streams is a {type(streams).__name__}; give a mapping, such as "
+            "{'a': frame, 'b': frame}"
+        )
+    if len(streams) < 2:
+        raise InputError(f"streams={list(streams)}: a window join needs at least two")
+    for name in streams:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"streams: {name!r} is no name; give text")
+    return {name: Frame.of(frame, name) for name, frame in streams.items()}
+
+
+def _is_bounded(question: WindowQuestion) -> bool:
+    """Whether every pair of streams has a limit that is worth cutting strips for."""
+    limit = LARGEST if question.is_float else FARTHEST
+    return all(abs(bound) < limit for row in question.constraints.upper for bound in row)
+
+
+def _route(question: WindowQuestion, number: int, frame: Frame) -> Route:
+    side = question.sides[number]
+    time = question.times[number]
+    types = dict(zip(question.keys[number], question.key_types, strict=True))
+    strip = time if _is_bounded(question) else None
+    own = frame.schema.field(side.given[0]).type
+    return Route(frame, strip, time, types, {time: own})
+
+
+def _reaches(question: WindowQuestion) -> tuple[Mapping[str, Reach], ...]:
+    """For every stream as the anchor, how far the others' rows may be from its own."""
+    names, upper = question.names, question.constraints.upper
+    return tuple(
+        {
+            name: ANCHOR if i == anchor else Reach(-upper[i][anchor], upper[anchor][i])
+            for i, name in enumerate(names)
+        }
+        for anchor in range(len(names))
+    )
+
+
+def _output_type(question: WindowQuestion, frames: Mapping[str, Frame]) -> StructType:
+    found = []
+    for field, (number, column) in zip(question.schema, question.origins, strict=True):
+        origin = frames[question.names[number]].fields[column]
+        found.append(StructField(field.name, origin.dataType, field.nullable, origin.metadata))
+    return StructType(found)
