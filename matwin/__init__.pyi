@@ -1,4 +1,5 @@
 from matwin import scheduler as scheduler
+from matwin import spark as spark
 from matwin import storage as storage
 from matwin.bestmatch import bestmatch_join as bestmatch_join
 from matwin.explain import explain_join as explain_join

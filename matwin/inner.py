@@ -57,8 +57,8 @@ def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
 def scored(join: Join) -> Iterator[pa.RecordBatch]:
     """The best pairs of each left row as output rows, with a column more for each of their scores.
 
-    Whoever divides a join among several processes finds the best of all by these: a score is a whole
-    number, the smaller the better, and equal for equal pairs wherever they are computed.
+    Whoever divides a join among several processes finds the best of all by these: a score is a
+    whole number, the smaller the better, and equal for equal pairs wherever they are computed.
     """
     schema = join.output.schema
 

@@ -13,7 +13,7 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 PACKAGES = (
     "kernels", "storage", "storage.materialize", "scheduler", "operators", "operators.wjoin",
-    "operators.wjoin.kernels", "tools", "tools.bench", "tools.trace",
+    "operators.wjoin.kernels", "spark", "tools", "tools.bench", "tools.trace",
 )  # fmt: skip
 
 

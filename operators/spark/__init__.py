@@ -1,6 +1,23 @@
-"""MatWin's joins on Spark: DataFrames in, a lazy DataFrame out."""
+"""MatWin's joins on Spark: DataFrames in, a lazy DataFrame out.
 
+    frames ──▶ look at the data ──▶ strips ──▶ one shuffle ──▶ embedded operators in the executors
+
+The joins take the arguments of the embedded ones (`matwin.bestmatch_join`, `matwin.epsilon_join`,
+`matwin.window_join`).  `explain` says how the work would be divided, `Meter` how much was shuffled.
+Only the DataFrame API is used, so all of it also runs over Spark Connect, but for the meter.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError(
+        "matwin.spark needs pyspark, which is not installed here; run: pip install 'matwin[spark]'",
+        name="pyspark",
+    )
+
+from .explain import explain
+from .meter import Meter
 from .two_sided import bestmatch_join, epsilon_join
 from .windows import window_join
 
-__all__ = ["bestmatch_join", "epsilon_join", "window_join"]
+__all__ = ["Meter", "bestmatch_join", "epsilon_join", "explain", "window_join"]

@@ -1,4 +1,4 @@
-"""DataFrames as sources: what may be joined, their columns in Arrow's types, the result's in Spark's.
+"""DataFrames as sources: what may be joined, and their columns in the types of Arrow and of Spark.
 
     DataFrame ──schema──▶ Arrow schema ──▶ the embedded question, with all of its checks
     question  ──▶ output columns ──▶ Spark fields: those of the inputs, by their origin
@@ -55,8 +55,8 @@ class Frame(Source):
             )
         if given.isStreaming:
             raise InputError(
-                f"{name}: it is a streaming DataFrame, and this join is for batches; read the source "
-                "with spark.read, or call the join in foreachBatch"
+                f"{name}: it is a streaming DataFrame, and this join is for batches; read the "
+                "source with spark.read, or call the join in foreachBatch"
             )
         return cls(name, arrow_schema(given.schema, name), True, None, None, given)
 

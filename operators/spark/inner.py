@@ -3,10 +3,10 @@
     parts ──▶ best pairs of each left row, with their scores ──────────────────────▶ kept if on it
        └────▶ scores that nothing in the part dominates ──one task──▶ the frontier ──broadcast──┘
 
-A score is what the orders say of a pair: one number for each attribute.  A pair is among the best of
-all exactly when its scores are on the frontier of all pairs, and the frontier is tiny however many
-pairs tie on it; only scores go through the second stage.  Spark shuffles the rows once and uses the
-exchange for both branches.
+A score is what the orders say of a pair: one number for each attribute.  A pair is among the best
+of all exactly when its scores are on the frontier of all pairs, and the frontier is tiny however
+many pairs tie on it; only scores go through the second stage.  Spark shuffles the rows once and
+uses the exchange for both branches.
 
 Orders that give no number (`subset`, a black box) are judged in one task.
 """

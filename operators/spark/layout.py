@@ -26,7 +26,7 @@ separated, with floats too, whose thresholds are moved outwards by more than the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -178,22 +178,25 @@ class Layout:
             np.add.at(rows, hashes[is_cold] % self.cold, weights[is_cold])
         return rows
 
-    def name(self, part: int) -> str:
-        """What a part is called in messages."""
+    def name(self, part: int, shown: Callable[[Number], str] | None = None) -> str:
+        """What a part is called in messages; `shown` makes text of a bound."""
+        shown = shown or str
         if self.shared is not None:
-            return f"strip {_strip_name(self.shared, part)}"
+            return f"strip {_strip_name(self.shared, part, shown)}"
         if part < self.cold:
             return f"key bucket {part} of {self.cold}"
         for key, group in self.hot:
             if part < group.first + group.parts:
-                return f"strip {_strip_name(group, part)} of the frequent key with hash {key}"
+                return (
+                    f"strip {_strip_name(group, part, shown)} of the frequent key with hash {key}"
+                )
         return f"part {part}"
 
 
-def _strip_name(group: Group, part: int) -> str:
+def _strip_name(group: Group, part: int, shown: Callable[[Number], str]) -> str:
     strip = int(np.searchsorted(np.array(group.starts), part, side="right")) - 1
-    begin = "" if strip == 0 else f"from {group.bounds[strip - 1]} "
-    end = "" if strip >= len(group.bounds) else f"to below {group.bounds[strip]}"
+    begin = "" if strip == 0 else f"from {shown(group.bounds[strip - 1])} "
+    end = "" if strip >= len(group.bounds) else f"to below {shown(group.bounds[strip])}"
     salt = ""
     if group.salts[min(strip, len(group.salts) - 1)] > 1:
         salt = f", salt {part - group.starts[strip]}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class SparkOptions:
                 "by; give their number, or leave them out"
             )
         keys = [bound_key(bound, arrow, column) for bound in self.strips]
-        if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(keys)):
             raise InputError(f"strips={list(self.strips)}: bounds must ascend")
         is_float = pa.types.is_floating(arrow)
         return tuple(float_of_key(key) if is_float else key for key in keys)

@@ -5,7 +5,8 @@
 
 The cost of a layout is the time until its last task ends, counted in rows that one core joins:
 
-    cost = max(all rows with their copies / slots, the largest part) + tasks in a row x TASK_ROWS
+    cost = max(all rows with their copies / slots, the largest part)
+         + tasks in a row x TASK_ROWS + tasks x PART_ROWS
 
 Narrow strips spread the work and multiply the halos, wide ones the other way round: with strips w
 wide and a reach of R = hi - lo, a row of a side with halos is in 1 + R/w strips on average.  That
@@ -24,7 +25,9 @@ from .layout import ANCHOR, Group, Int64s, Layout, Number, Reach, Values
 
 TASK_ROWS = 30_000
 """What starting a task costs, in rows that could be joined meanwhile."""
-PART_ROWS = 4_000_000
+PART_ROWS = 1_000
+"""What the driver's bookkeeping of a part costs."""
+LARGEST_PART = 4_000_000
 """No part is meant to have more rows, so that a lost task is not much to repeat."""
 MOST_PARTS = 20_000
 MOST_HOT = 256
@@ -92,7 +95,8 @@ class Plan:
         """Rows that are joined one after the other, task starts included."""
         total = self.total
         waves = math.ceil(self.parts / self.slots)
-        return float(max(total.sum() / self.slots, total.max()) + waves * TASK_ROWS)
+        joined = max(total.sum() / self.slots, total.max())
+        return float(joined + waves * TASK_ROWS + self.parts * PART_ROWS)
 
 
 def plan_of(samples: Mapping[str, Sample], asked: Asked) -> Plan:
@@ -122,7 +126,7 @@ def _candidates(
     samples: Mapping[str, Sample], reaches: Mapping[str, Reach], asked: Asked
 ) -> Iterator[tuple[Layout, str]]:
     rows = sum(sample.rows for sample in samples.values())
-    least = 1 if asked.strips else min(MOST_PARTS, math.ceil(rows / PART_ROWS))
+    least = 1 if asked.strips else min(MOST_PARTS, math.ceil(rows / LARGEST_PART))
     counts = [asked.strips] if asked.strips else _counts(asked.slots, least)
     if least == 1 and not asked.strips:
         yield Layout(), "few rows: one task"

@@ -8,18 +8,20 @@ Two-sided joins and window joins make one of these; everything that is Spark's f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from matwin.keys import key_of_float, key_value
+
 from .exchange import Exchange
 from .frames import Frame, arrow_schema, check_session
-from .layout import Layout, Reach
+from .layout import Layout, Number, Reach
 from .options import SparkOptions
 from .plan import Asked, Plan, expected, plan_of
 from .sample import Looked, looked_at
@@ -39,9 +41,14 @@ class Prepared:
     arguments: dict[str, Any]
     output: StructType
     options: SparkOptions
+    needed: Mapping[str, tuple[str, ...]]
+    """For each side, the columns that decide whether a row matches."""
+    asking: Callable[[Mapping[str, DataFrame]], Prepared]
+    """The same question on frames with a column more and no payload: which rows match?"""
+    renamed: Callable[[str, str], str]
+    """What a side's column is called in the output."""
+    finish: Callable[[Prepared], DataFrame]
     may_salt: bool = True
-    may_strip: bool = True
-    heading: tuple[str, ...] = ()
     more: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -60,7 +67,7 @@ class Prepared:
         if self.options.strips == 1:
             return expected(Layout(), self.reaches[0], {}, 1, "one task, as asked for")
         asked = Asked(
-            self.reaches, self.may_strip and self.exchange.strip_type is not None,
+            self.reaches, self.exchange.strip_type is not None,
             bool(route.keys), self.may_salt, self.looked.slots,
             self.options.strips if isinstance(self.options.strips, int) else None,
         )  # fmt: skip
@@ -76,10 +83,15 @@ class Prepared:
         task = Task(
             self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
             self.options.embedded, arrow_schema(output, "output"),
-            tuple(plan.layout.name(part) for part in range(plan.parts)), work,
+            self.part_names(), work,
             {**self.arguments, **more},
         )  # fmt: skip
         return self.exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
+
+    def part_names(self) -> tuple[str, ...]:
+        layout, kind = self.plan.layout, self.exchange.strip_type
+        shown = None if kind is None else partial(_bound_text, kind)
+        return tuple(layout.name(part, shown) for part in range(layout.parts))
 
     def _columns(self) -> tuple[tuple[tuple[str, str], ...], ...]:
         columns = self.exchange.columns()
@@ -97,9 +109,13 @@ class Prepared:
             name: replace(route, frame=changed[name])
             for name, route in self.exchange.routes.items()
         }
-        prepared = replace(self, frames=changed, exchange=replace(self.exchange, routes=routes))
-        prepared.__dict__["plan"] = self.plan
-        return prepared
+        exchange = replace(self.exchange, routes=routes)
+        return replace(self, frames=changed, exchange=exchange).planned(self.plan)
+
+    def planned(self, plan: Plan) -> Prepared:
+        """The same join with a plan that is there already."""
+        self.__dict__["plan"] = plan
+        return self
 
 
 def own_names(frames: Mapping[str, Frame]) -> tuple[str, ...]:
@@ -111,6 +127,6 @@ def own_names(frames: Mapping[str, Frame]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def strip_schema(kind: pa.DataType | None) -> pa.DataType:
-    """The type of the strip attribute; something where there is none."""
-    return kind if kind is not None else pa.int64()
+def _bound_text(kind: pa.DataType, bound: Number) -> str:
+    key = key_of_float(bound) if isinstance(bound, float) else int(bound)
+    return str(key_value(key, pa.field("bound", kind)))

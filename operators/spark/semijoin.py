@@ -1,2 +1,153 @@
-def shipped(prepared):
-    return prepared.frame()
+"""Semijoin shipping: what is shuffled before it is known to match.
+
+    full      rows ──shuffle──▶ join                                                          SPJ
+
+    partial   keys, attributes, id ──shuffle──▶ join ──ids of what matches──broadcast──┐      SMJ
+              rows ──────────────────────────── those with such an id ◀────────────────┘
+                     └──shuffle──▶ join
+
+The paper's node 1 ships partial tuples, node 2 asks for the full ones that match.  On Spark every
+executor is both: the first join runs on what is needed to join by, and the ids of what it has found
+are the requests.  They go to all executors, each of which ships the rows that were asked for.
+
+A row's id is the hash of all that decides whether it matches.  It needs no numbering, which Spark
+would repeat differently after a failure; rows that agree in all of it match alike; and a row that
+is asked for by accident (two hashes that agree) is judged again by the second join.  Rows that
+match nothing are never shuffled, also where they come out unmatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, LongType, StructField, StructType
+
+from matwin.streams import Stream
+
+from .cut import quoted
+from .prepared import Prepared
+from .shipping import Shipping, shipping_of
+from .task import Work, unique_name
+
+REQUESTS = StructType(
+    [StructField("side", ByteType(), False), StructField("id", LongType(), False)]
+)
+FLUSH_IDS = 1 << 20
+BROADCAST_IDS = 50_000_000
+"""So many ids are sent to every executor; where more match, shipping them twice pays for nobody."""
+
+
+def shipped(prepared: Prepared) -> DataFrame:
+    """The join's result, with its rows shipped as was asked for or as is cheaper."""
+    shipping = shipping_of(prepared)
+    if shipping.ship == "full":
+        return prepared.finish(prepared)
+    reduced, alone = _answered(prepared, requested(prepared), shipping)
+    asked_for = prepared.with_frames(reduced)
+    return reduce(DataFrame.union, [asked_for.finish(asked_for), *alone])
+
+
+def requested(prepared: Prepared) -> DataFrame:
+    """The ids of rows that match, by side."""
+    ids = id_names(prepared)
+    narrow = {
+        name: frame.frame.select(
+            *(F.col(quoted(column)) for column in prepared.needed[name]),
+            row_id(prepared, name).alias(ids[name]),
+        )
+        for name, frame in prepared.frames.items()
+    }
+    first = prepared.asking(narrow).planned(prepared.plan)
+    outputs = tuple(prepared.renamed(name, ids[name]) for name in prepared.frames)
+    if first.finish is not Prepared.frame:
+        return _ids_of(first.finish(first), outputs).distinct()
+    return first.mapped(Requests(first.work, outputs), REQUESTS).distinct()
+
+
+def _ids_of(pairs: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+    """The ids of both sides of some few pairs."""
+    sides = [
+        pairs.select(F.lit(number).cast("byte").alias("side"), F.col(quoted(column)).alias("id"))
+        for number, column in enumerate(columns)
+    ]
+    return reduce(DataFrame.union, sides)
+
+
+def id_names(prepared: Prepared) -> dict[str, str]:
+    """What the id column of each side is called."""
+    taken = [name for frame in prepared.frames.values() for name in frame.fields]
+    found: dict[str, str] = {}
+    for side in prepared.frames:
+        found[side] = unique_name(f"id_{side}", [*taken, *found.values()])
+    return found
+
+
+def row_id(prepared: Prepared, side: str) -> Column:
+    """The hash of what decides whether a row matches."""
+    return F.xxhash64(*(F.col(quoted(column)) for column in prepared.needed[side]))
+
+
+def _answered(
+    prepared: Prepared, requests: DataFrame, shipping: Shipping
+) -> tuple[dict[str, DataFrame], list[DataFrame]]:
+    """The rows that were asked for, and output rows of those that were not but come out alone."""
+    asked, alone = {}, []
+    for number, (side, frame) in enumerate(prepared.frames.items()):
+        name = unique_name("matwin id", list(frame.fields))
+        mine = requests.filter(F.col("side") == number).select(F.col("id").alias(name))
+        if shipping.requests is None or shipping.requests <= BROADCAST_IDS:
+            mine = F.broadcast(mine)
+        rows = frame.frame.withColumn(name, row_id(prepared, side))
+        asked[side] = rows.join(mine, name, "left_semi").drop(name)
+        if prepared.exchange.routes[side].keeps_rejected:
+            rest = rows.join(mine, name, "left_anti").drop(name)
+            alone.append(_alone(prepared, side, rest))
+    return asked, alone
+
+
+def _alone(prepared: Prepared, side: str, rows: DataFrame) -> DataFrame:
+    """Rows that match nothing as output rows: null wherever the other side would stand."""
+    mine = {prepared.renamed(side, name): name for name in prepared.frames[side].fields}
+    columns = []
+    for field in prepared.output:
+        name = mine.get(field.name)
+        value = F.lit(None) if name is None else F.col(quoted(name))
+        columns.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(*columns)
+
+
+@dataclass(frozen=True)
+class Requests(Work):
+    """The ids of the rows that a join has brought together."""
+
+    work: Work
+    columns: tuple[str, ...]
+
+    def __call__(
+        self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
+    ) -> Iterable[pa.RecordBatch]:
+        waiting: list[list[Any]] = [[] for _ in self.columns]
+        for batch in self.work(streams, arguments, options):
+            for side, column in enumerate(self.columns):
+                if column in batch.schema.names:
+                    ids = batch.column(column).drop_null().to_numpy(zero_copy_only=False)
+                    waiting[side].append(np.unique(ids))
+                    if sum(map(len, waiting[side])) > FLUSH_IDS:
+                        yield from _flushed(side, waiting[side])
+        for side, ids in enumerate(waiting):
+            yield from _flushed(side, ids)
+
+
+def _flushed(side: int, ids: list[Any]) -> Iterator[pa.RecordBatch]:
+    if ids:
+        found = np.unique(np.concatenate(ids))
+        ids.clear()
+        tags = pa.array(np.full(len(found), side, np.int8))
+        yield pa.RecordBatch.from_arrays([tags, pa.array(found)], names=["side", "id"])

@@ -6,24 +6,28 @@ Who is the anchor, so that each match is owned by one part:
     left, semi, anti    left     lo <= right - left <= hi
     right               right    lo <= right - left <= hi
     inner               either   the cheaper; the best pairs of all are found in two stages
-    full                none     both sides have halos; a pair belongs to the part of its left row, a
-                                 row alone to its own.  In a bestmatch join the left side's halo is
-                                 twice as wide: a right row must see all its left rows' rivals
+    full                none     both sides have halos; a pair belongs to the part of its left row,
+                                 a row alone to its own.  In a bestmatch join the left side's halo
+                                 is twice as wide: a right row must see all its left rows' rivals
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from matwin.attributes import Attribute
+from matwin.full import has_black_boxes
 from matwin.question import Question
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Tolerance
 
+from .cut import quoted
 from .exchange import Exchange, Route
 from .frames import Frame, output_type
 from .inner import best_of_all
@@ -61,7 +65,7 @@ def bestmatch_join(
         left, right, on=on, how=how, by=by, orders=orders, keep_unmatched=keep_unmatched,
         suffixes=suffixes, distances=distances, strips=strips, ship=ship, **options,
     )  # fmt: skip
-    return best_of_all(prepared) if how == "inner" else shipped(prepared)
+    return shipped(prepared)
 
 
 def epsilon_join(
@@ -124,6 +128,10 @@ def _prepared(
     question = Question.of(frames["left"].schema, frames["right"].schema, best=best, **arguments)
     chosen = SparkOptions.of(f"matwin.spark.{operator}", strips, ship, options)
     _check_collations(question, frames)
+    needed = {side: _needed(question, side) for side in frames}
+    if not question.has_right:  # nobody wants its other columns
+        columns = [F.col(quoted(column)) for column in needed["right"]]
+        frames["right"] = Frame.of(frames["right"].frame.select(*columns), "right")
     attribute = _strip_attribute(question)
     exchange = Exchange(
         {side: _route(question, side, frames[side], attribute) for side in frames},
@@ -132,11 +140,37 @@ def _prepared(
         marks_own=question.how == "full",
     )
     own = own_names(frames) if exchange.marks_own else None
+    names = dict(zip(("left", "right"), question.output_names(), strict=True))
     return Prepared(
         f"matwin.spark.{operator}", frames, exchange, _reaches(question, attribute),
         Bestmatch(own) if best else Epsilon(own), arguments, output_type(question, frames), chosen,
+        needed, partial(_asking, question, arguments, options),
+        lambda side, column: names[side].get(column, column),
+        best_of_all if best and question.how == "inner" else Prepared.frame,
         may_salt=question.how != "full", more={"question": question},
     )  # fmt: skip
+
+
+def _needed(question: Question, side: str) -> tuple[str, ...]:
+    """The columns that decide whether a row matches."""
+    found = [getattr(one, side) for one in (*question.keys, *question.attributes)]
+    return tuple(dict.fromkeys(found))
+
+
+def _asking(
+    question: Question, arguments: dict[str, Any], options: dict[str, Any],
+    frames: Mapping[str, DataFrame],
+) -> Prepared:  # fmt: skip
+    """Which rows match?  A black box may be no order at all: then all within the tolerances."""
+    is_best = question.best and not has_black_boxes(question)
+    asked = {**arguments, "distances": False}
+    if is_best:
+        asked["keep_unmatched"] = False
+    else:
+        asked = {name: asked[name] for name in ("on", "by", "suffixes") if name in asked}
+        asked["how"] = "inner"
+    prepare = prepare_bestmatch if is_best else prepare_epsilon
+    return prepare(frames["left"], frames["right"], ship="full", **asked, **options)
 
 
 def _strip_attribute(question: Question) -> Attribute | None:
@@ -192,6 +226,6 @@ def check_collation(frame: Frame, column: str, name: str) -> None:
     kind = frame.fields[column].dataType
     if getattr(kind, "collation", "UTF8_BINARY") not in (None, "UTF8_BINARY"):
         raise InputError(
-            f"{name}: column {column!r} is {kind.simpleString()}; keys are compared by their bytes, "
-            "so give one with the collation UTF8_BINARY, such as lower(...) of it"
+            f"{name}: column {column!r} is {kind.simpleString()}; keys are compared by their "
+            "bytes, so give one with the collation UTF8_BINARY, such as lower(...) of it"
         )

@@ -1,8 +1,8 @@
 """`matwin.spark.window_join`: N streams with a window for each pair, on DataFrames.
 
 The rows of one stream, the anchor, are each in one part; whoever can share a tuple with them comes
-along.  How far that is follows from the closed windows, so a stream that is bound to the anchor only
-through others has the halo of the whole path:
+along.  How far that is follows from the closed windows, so a stream that is bound to the anchor
+only through others has the halo of the whole path:
 
     a ──5s── b ──3s── c        anchor a:  b comes from 5 s around, c from 8 s
 
@@ -12,6 +12,7 @@ Every stream may be the anchor; the planner takes the one that makes the least c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -83,8 +84,26 @@ def prepare_windows(
     }  # fmt: skip
     return Prepared(
         operator, frames, exchange, _reaches(question), Windows(), arguments,
-        _output_type(question, frames), chosen, more={"question": question},
+        _output_type(question, frames), chosen,
+        {name: _needed(question, number) for number, name in enumerate(frames)},
+        lambda narrow: prepare_windows(narrow, **arguments, ship="full", **options),
+        partial(_renamed, question), Prepared.frame, more={"question": question},
     )  # fmt: skip
+
+
+def _needed(question: WindowQuestion, number: int) -> tuple[str, ...]:
+    """The columns of a stream that decide whether a row matches."""
+    found = [*question.keys[number], question.times[number]]
+    for predicate in question.predicates:
+        found += [column for stream, column in predicate.columns if stream == number]
+    return tuple(dict.fromkeys(found))
+
+
+def _renamed(question: WindowQuestion, stream: str, column: str) -> str:
+    number = question.names.index(stream)
+    if column in question.keys[number]:
+        return question.keys[0][question.keys[number].index(column)]
+    return f"{stream}_{column}"
 
 
 def _frames(streams: object) -> dict[str, Frame]:

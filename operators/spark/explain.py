@@ -1,0 +1,92 @@
+"""What a join on Spark would do and why, as text; runs the job that looks at the data.
+
+matwin.spark.epsilon_join
+  left:     1,000,000 rows, 24 bytes each to join by, 80 whole
+  parts:    8 strips, cut by quantiles of t, for 2 slots
+  …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from matwin.explain import labelled
+from matwin.storage.errors import InputError
+
+from .plan import Plan
+from .prepared import Prepared
+from .shipping import Shipping, shipping_of
+from .task import MEMORY
+from .two_sided import bestmatch_join, epsilon_join, prepare_bestmatch, prepare_epsilon
+from .windows import prepare_windows, window_join
+
+SHOWN = 12
+_PREPARE: dict[str, Callable[..., Prepared]] = {
+    "bestmatch_join": prepare_bestmatch, "epsilon_join": prepare_epsilon,
+    "window_join": prepare_windows,
+}  # fmt: skip
+
+
+def explain(join: object, *sources: Any, **arguments: Any) -> str:
+    """How the work of a join would be divided, what would be shipped, and why.
+
+    `join` is `bestmatch_join`, `epsilon_join` or `window_join`, or its name; the rest is what the
+    join itself takes.
+    """
+    functions = (bestmatch_join, epsilon_join, window_join)
+    name = join.__name__ if join in functions else join  # type: ignore[attr-defined]
+    if not isinstance(name, str) or name not in _PREPARE:
+        raise InputError(f"explain({join!r}, ...): give one of {', '.join(_PREPARE)} first")
+    return explained(_PREPARE[name](*sources, **arguments))
+
+
+def explained(prepared: Prepared) -> str:
+    """The text for a join that is asked for."""
+    plan = prepared.plan
+    lines = [prepared.operator]
+    for side, rows in plan.rows.items():
+        lines += labelled(side, [_side(prepared, plan, side, rows)])
+    lines += labelled("parts", [f"{plan.parts}: {plan.reason}", *_parts(prepared, plan)])
+    if plan.rows:
+        lines += labelled("copies", [_copies(plan)])
+    lines += labelled("ship", [_ship(shipping_of(prepared))])
+    memory = prepared.options.embedded.get("memory", MEMORY)
+    lines += labelled("memory", [f"{memory} for each task, scratch in the executor's local folder"])
+    lines += labelled("output", [", ".join(prepared.output.names)])
+    return "\n".join(lines)
+
+
+def _side(prepared: Prepared, plan: Plan, side: str, rows: float) -> str:
+    reach = plan.reaches[side]
+    sent = float(plan.loads[side].sum())
+    text = f"about {rows:,.0f} rows that can match"
+    if reach.is_anchor:
+        return f"{text}, each in one part: it owns its matches"
+    return f"{text}, sent {sent / rows if rows else 1:.3g} times on average"
+
+
+def _copies(plan: Plan) -> str:
+    total = plan.total
+    largest, mean = float(total.max()), float(total.mean())
+    return (
+        f"replication factor {plan.replication:.3g}; the largest part has about {largest:,.0f} "
+        f"rows, {largest / mean if mean else 1:.2g} times the mean; {plan.slots} tasks at a time"
+    )
+
+
+def _parts(prepared: Prepared, plan: Plan) -> Iterator[str]:
+    """Each part with its rows, as many as fit."""
+    total = plan.total if plan.rows else None
+    for part, name in enumerate(prepared.part_names()[:SHOWN]):
+        rows = f": about {total[part]:,.0f} rows" if total is not None else ""
+        yield f"{name}{rows}"
+    if plan.parts > SHOWN:
+        rest = f", about {np.sum(total[SHOWN:]):,.0f} rows" if total is not None else ""
+        yield f"and {plan.parts - SHOWN} more{rest}"
+
+
+def _ship(shipping: Shipping) -> str:
+    return f"{shipping.ship}: {shipping.reason}"
