@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +49,32 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    blocks = [block for block in readme_blocks() if "pyspark" not in block]
     assert blocks
     monkeypatch.chdir(tmp_path)
     space: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), space)
+
+
+def readme_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not here")
+def test_the_readme_runs_on_spark(tmp_path: Path) -> None:
+    """Copied as it stands into a file of its own, with nothing set."""
+    (block,) = [block for block in readme_blocks() if "pyspark" in block]
+    (tmp_path / "example.py").write_text(block)
+    known = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, env=known, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "replication factor" in done.stdout
+    assert (tmp_path / "near.parquet").is_dir()
 
 
 def test_the_readme_names_only_commands_that_exist() -> None:

@@ -59,6 +59,15 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "paper-window"): Command(
         "matwin.tools.bench.paper_window", "repeat the experiments of the window-join papers"
     ),
+    ("bench", "paper-semijoin"): Command(
+        "matwin.tools.bench.paper_semijoin", "repeat the experiments of the semijoin paper"
+    ),
+    ("bench", "scale"): Command(
+        "matwin.tools.bench.scale", "compare Spark's copies and times with the cost model"
+    ),
+    ("bench", "spark"): Command(
+        "matwin.tools.bench.spark", "measure joins on Spark beside Spark SQL"
+    ),
     ("demo",): Command("matwin.tools.demo", "show MatWin at work on a small example"),
     ("join",): Command("matwin.tools.join", "join two files by nearness"),
     ("trace", "summary"): Command("matwin.tools.trace.summary", "count what a trace holds"),

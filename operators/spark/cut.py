@@ -19,8 +19,6 @@ from .frames import spark_type
 from .layout import Group, Layout, Number, Reach, Thresholds
 
 DAY = 86_400_000_000
-MOST_DAYS = 106_751_990
-"""Spark's intervals and times have 64 bits of microseconds."""
 
 
 def literal(value: Number, arrow: pa.DataType) -> Column:
@@ -42,10 +40,12 @@ def literal(value: Number, arrow: pa.DataType) -> Column:
 
 
 def _interval(micros: int) -> Column:
-    days, rest = divmod(micros, DAY)
-    days = max(-MOST_DAYS, min(days, MOST_DAYS))
-    seconds = F.lit(f"{rest // 10**6}.{rest % 10**6:06}").cast("decimal(18,6)")
-    return F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), seconds)
+    """So many microseconds; days and the rest have the same sign, so that neither overflows."""
+    sign = -1 if micros < 0 else 1
+    days, rest = divmod(abs(micros), DAY)
+    text = f"{'-' if micros < 0 else ''}{rest // 10**6}.{rest % 10**6:06}"
+    seconds = F.lit(text).cast("decimal(18,6)")
+    return F.make_dt_interval(F.lit(sign * days), F.lit(0), F.lit(0), seconds)
 
 
 def _tree(

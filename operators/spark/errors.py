@@ -11,15 +11,23 @@ from pyspark.errors import PySparkException
 from matwin.storage.errors import InputError
 
 _LACKING = re.compile(r"this executor's Python .*?\(docs/SPARK\.md\)", re.DOTALL)
+_WORKER = re.compile(r"in read_udfs\n.*?ModuleNotFoundError: (No module named '\w+')", re.DOTALL)
 
 
 @contextmanager
 def explained(operator: str) -> Iterator[None]:
-    """Turn the failure of an executor that lacks this package into an `InputError`."""
+    """Turn the failure of an executor that lacks what it needs into an `InputError`."""
     try:
         yield
     except PySparkException as e:
-        found = _LACKING.search(str(e))
-        if found is None:
-            raise
-        raise InputError(f"{operator}: {found[0]}") from e
+        lacking, worker = _LACKING.search(str(e)), _WORKER.search(str(e))
+        if lacking is not None:
+            raise InputError(f"{operator}: {lacking[0]}") from e
+        if worker is not None:
+            raise InputError(
+                f"{operator}: the executors run another Python than the driver, and it is not fit "
+                f"for this join ({worker[1]}); name the one to use in PYSPARK_PYTHON before the "
+                "session starts, for example os.environ['PYSPARK_PYTHON'] = sys.executable on one "
+                "machine, or send one along (docs/SPARK.md)"
+            ) from e
+        raise

@@ -11,7 +11,8 @@ that nothing is computed twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePosixPath
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ def written_format(path: str, format: str | None) -> str:
 
 def check_target(frames: Iterable[DataFrame], path: str) -> None:
     """Refuse to write over what is being read: Spark would remove it first."""
-    target = PurePosixPath(path if "://" in path else PurePosixPath(_absolute(path)))
+    target = PurePosixPath(path if "://" in path else Path(path).resolve())
     for frame in frames:
         for file in frame.inputFiles():
             source = PurePosixPath(file.removeprefix("file://") if "://" in file else file)
@@ -91,18 +92,34 @@ def check_target(frames: Iterable[DataFrame], path: str) -> None:
                 raise InputError(f"{path!r} is being read; give -o another place")
 
 
-def _absolute(path: str) -> str:
-    from pathlib import Path
-
-    return str(Path(path).expanduser().resolve())
-
-
 def written(frame: DataFrame, path: str, kind: str, *, overwrites: bool) -> int:
     """Write all rows to a folder; how many there were."""
     counted, rows = _counted(frame)
     mode = "overwrite" if overwrites else "errorifexists"
     writer = counted.write.format("csv" if kind == "tsv" else kind)
-    writer.options(**_WRITE.get(kind, {})).mode(mode).save(path)
+    with _no_empty_folder(path):
+        writer.options(**_WRITE.get(kind, {})).mode(mode).save(path)
+    return rows()
+
+
+@contextmanager
+def _no_empty_folder(path: str) -> Iterator[None]:
+    """Remove the folder that Spark leaves of a failed job, where it is on this machine."""
+    folder = Path(path)
+    was_there = folder.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            with suppress(OSError):  # it is not here, or not empty
+                folder.rmdir()
+        raise
+
+
+def consumed(frame: DataFrame) -> int:
+    """Compute all rows and keep none; how many there were."""
+    counted, rows = _counted(frame)
+    counted.write.format("noop").mode("overwrite").save()
     return rows()
 
 

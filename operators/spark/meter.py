@@ -63,7 +63,7 @@ class Meter:
         until = time.monotonic() + PATIENCE
         seen = -1
         while True:
-            jobs = [job for job in self._asked("jobs") if self._tag in job.get("jobTags", ())]
+            jobs = [job for job in self._asked("jobs") if self._has_tag(job)]
             is_quiet = all(job["status"] != "RUNNING" for job in jobs)
             if is_quiet and len(jobs) == seen:
                 return jobs
@@ -71,6 +71,10 @@ class Meter:
                 return None
             seen = len(jobs) if is_quiet else -1
             time.sleep(0.15)
+
+    def _has_tag(self, job: dict[str, Any]) -> bool:
+        """Spark puts the names of session and thread before a tag."""
+        return any(tag.endswith(self._tag) for tag in job.get("jobTags", ()))
 
     def _asked(self, what: str) -> list[dict[str, Any]]:
         with urlopen(f"{self._address}/{what}", timeout=PATIENCE) as answer:

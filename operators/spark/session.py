@@ -12,6 +12,7 @@ own progress line; elsewhere what it says goes to a file that nobody reads unles
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from pathlib import Path
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from matwin.storage.errors import InputError, MatwinError
@@ -35,6 +37,7 @@ OURS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_NTZ",
 }
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _TASK = re.compile(r"TaskError: (.*)")
 _LACKING = re.compile(r"this executor's Python .*?\(docs/SPARK\.md\)", re.DOTALL)
 
@@ -91,12 +94,22 @@ def _prepare(master: str) -> None:
         return
     home = Path(pyspark.__file__).parent
     if "SPARK_HOME" not in os.environ and (home / "bin" / "spark-submit").exists():
-        os.environ["SPARK_HOME"] = str(home)
+        os.environ["SPARK_HOME"] = _linked(home) if "cluster" in master else str(home)
     if LOCAL.match(master):
         # Executors on other machines have a Python of their own at a place of their own.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _check_java()
+
+
+def _linked(home: Path) -> str:
+    """A folder of links to Spark's own: workers of a local cluster write their logs into it."""
+    folder = tempfile.mkdtemp(prefix="matwin-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for entry in home.iterdir():
+        if entry.name != "work":
+            Path(folder, entry.name).symlink_to(entry)
+    return folder
 
 
 def _check_java() -> None:
@@ -144,7 +157,8 @@ class SparkFailure(MatwinError):
 def failures_told() -> Iterator[None]:
     """Turn what Spark throws into an error of ours, in one line."""
     try:
-        yield
+        with _unlogged():
+            yield
     except MatwinError:
         raise
     except (PySparkException, Py4JJavaError) as e:
@@ -155,6 +169,20 @@ def failures_told() -> Iterator[None]:
         if lacking is not None:
             raise InputError(" ".join(lacking[0].split())) from e
         raise _kind(e)(f"Spark: {line_of(e)}") from e
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """PySpark writes an exception into a log of its own before it raises it; not meanwhile."""
+    loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 def _kind(error: Exception) -> type[MatwinError]:
