@@ -13,18 +13,17 @@ T. Tran, B. S. Lee, M. W. Bovee: Why Not Semijoins for Streams, When Distributed
 Costs are seconds for each second of the streams, so that a cost of more than 1 says that the link
 can't follow.
 
-Where we read the paper differently.  Its generic cost of SPJ has ``C*_ship-ps1``; formula (1) and
-the algorithm ship the full tuple, and so do we.  For p ≈ 1 it says that SMJ costs 2 (l + d_P / λ)
-more than SPJ for each s1; formula (2) says ``2 (l + d_P / λ)`` too, which is the partial tuple and
-the request.  Formula (2) itself is an estimate: it takes the mirror for all partial, though a value
-that has been asked for is full, and gives a reply ``|W1| / distinct`` tuples, though one that is
-sent at all has at least one.  `smj_steady_transmission` has neither simplification.
+Where the paper is unclear.  Its generic cost of SPJ has ``C*_ship-ps1``; formula (1) and the
+algorithm ship the full tuple, and so do we.  Formula (2) takes the mirror for all partial, though a
+value that has been asked for is full, and counts ``p1 |W1| / distinct`` tuples in replies to an s2,
+though ``|W1| / distinct`` is the mean already of all s2, those without a reply included.
+`smj_steady_transmission` has neither simplification; formula (2) is `smj_transmission`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import exp, expm1, isfinite, log1p
+from math import exp, expm1, inf, isfinite, log1p
 
 from matwin.storage.errors import InputError
 
@@ -144,17 +143,19 @@ def steady_requests(s: Statistics, *, resend: bool = True) -> tuple[float, float
     """Requests for all tuples of a value, and full tuples in the replies, for each s2."""
     if not (s.rate_1 and s.rate_2 and s.window_1):
         return 0.0, 0.0
-    each = -log1p(-1 / s.distinct) if s.distinct > 1 else 1e3  # of the chance to meet the value
-    one, two = s.rate_1 * each, s.rate_2 * each
-    both, lasts = one + two, s.window_1 / s.rate_1
-    is_none = exp(-both * lasts)
-    chance = one / both * (1 - is_none)  # E[1 - exp(-one y)]
+    each = min(1.0, -log1p(-1 / s.distinct)) if s.distinct > 1 else 1.0
+    held = s.window_1 * each  # tuples of the value in W1, on average
+    share = s.rate_1 / (s.rate_1 + s.rate_2)
+    both = held / share if share else inf  # tuples of the value in both streams meanwhile
+    is_none = exp(-both)
+    chance = share * (1 - is_none)  # that y seconds have a tuple
     if resend:
-        # E[y exp(-one y)]: what is new where something is; older tuples come on top
-        new = two / both**2 * (1 - is_none * (1 + both * lasts)) + lasts * is_none
-        shipped = one * lasts * chance + one * new
+        # those of y where there are some; and the older ones, which are there anyway
+        alone = share * (1 - share) * (1 - (is_none * (1 + both) if is_none else 0.0))
+        shipped = held * chance + alone + held * is_none
     else:
-        shipped = one / two * -expm1(-two * lasts)  # one E[y]
+        of_two = both - held  # while a tuple of stream 1 is in its window
+        shipped = held * (-expm1(-of_two) / of_two if of_two > 0 else 1.0)  # those of y
     return (1 - s.p_2) * chance, (1 - s.p_2) * shipped
 
 

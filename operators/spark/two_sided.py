@@ -59,7 +59,8 @@ def bestmatch_join(
 
     `strips` is their number or their bounds (None: chosen from the data); `ship` says whether rows
     are shuffled whole (``"full"``), or first without their payload and whole only where they match
-    (``"partial"``).  `memory` is the budget of one task, 128 MiB unless it is given.
+    (``"partial"``, which reads the sources twice: persist what would differ).  `memory` is the
+    budget of one task, 128 MiB unless it is given; `max_output_rows` is a limit for each task.
     """
     prepared = prepare_bestmatch(
         left, right, on=on, how=how, by=by, orders=orders, keep_unmatched=keep_unmatched,
