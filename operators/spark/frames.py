@@ -58,6 +58,7 @@ class Frame(Source):
                 f"{name}: it is a streaming DataFrame, and this join is for batches; read the "
                 "source with spark.read, or call the join in foreachBatch"
             )
+        _check_names(given, name)
         return cls(name, arrow_schema(given.schema, name), True, None, None, given)
 
     @property
@@ -67,6 +68,20 @@ class Frame(Source):
 
     def batches(self, columns: Any = None) -> Any:
         raise AssertionError("a DataFrame is read by Spark")
+
+
+def _check_names(frame: DataFrame, name: str) -> None:
+    """Refuse names that Spark can't tell apart; it looks at their case only where it is told to."""
+    is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    seen: dict[str, str] = {}
+    for column in frame.columns:
+        folded = column if is_exact else column.lower()
+        if folded in seen:
+            raise InputError(
+                f"{name}: Spark can't tell the columns {seen[folded]!r} and {column!r} apart; "
+                "rename one of them"
+            )
+        seen[folded] = column
 
 
 def arrow_schema(schema: StructType, name: str) -> pa.Schema:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from matwin.keys import float_of_key
 from matwin.options import options_of
-from matwin.storage.columns import bound_key
+from matwin.storage.columns import bound_key, is_temporal
 from matwin.storage.errors import InputError
 
 from .layout import Number
@@ -61,6 +63,11 @@ class SparkOptions:
                 "strips: this join has no attribute with a tolerance on both sides to cut strips "
                 "by; give their number, or leave them out"
             )
+        for bound in self.strips:
+            if not is_temporal(arrow) and not isinstance(bound, int | float | Decimal | np.number):
+                raise InputError(
+                    f"strips: {bound!r} is no bound for column {column!r}, which is {arrow}"
+                )
         keys = [bound_key(bound, arrow, column) for bound in self.strips]
         if any(a >= b for a, b in pairwise(keys)):
             raise InputError(f"strips={list(self.strips)}: bounds must ascend")

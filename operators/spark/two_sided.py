@@ -29,7 +29,7 @@ from matwin.storage.grid import Tolerance
 
 from .cut import quoted
 from .exchange import Exchange, Route
-from .frames import Frame, output_type
+from .frames import Frame, check_session, output_type
 from .inner import best_of_all
 from .layout import ANCHOR, Reach
 from .options import SparkOptions
@@ -126,6 +126,7 @@ def _prepared(
     arguments: dict[str, Any], options: dict[str, Any], *, best: bool,
 ) -> Prepared:  # fmt: skip
     frames = {"left": Frame.of(left, "left"), "right": Frame.of(right, "right")}
+    check_session(frames)
     question = Question.of(frames["left"].schema, frames["right"].schema, best=best, **arguments)
     chosen = SparkOptions.of(f"matwin.spark.{operator}", strips, ship, options)
     _check_collations(question, frames)

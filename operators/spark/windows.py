@@ -25,7 +25,7 @@ from matwin.operators.wjoin.question import WindowQuestion
 from matwin.storage.errors import InputError
 
 from .exchange import Exchange, Route
-from .frames import Frame
+from .frames import Frame, check_session
 from .layout import ANCHOR, Reach
 from .options import SparkOptions
 from .prepared import Prepared
@@ -65,6 +65,7 @@ def prepare_windows(
 ) -> Prepared:  # fmt: skip
     """The join as it is asked for; nothing has been looked at."""
     frames = _frames(streams)
+    check_session(frames)
     question = WindowQuestion.of(frames, time=time, windows=windows, by=by, where=where)
     choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
     operator = "matwin.spark.window_join"
