@@ -6,7 +6,8 @@
 
 Rows go to the output and nothing else does; the progress and the summary go to standard error.
 With ``--json`` the summary is JSON, on standard output if the rows go to a file.  ``--verify`` asks
-DuckDB the same question afterwards; exit code 1 says that the answers differ.
+DuckDB the same question afterwards; exit code 1 says that the answers differ.  ``--engine spark``
+asks the same of Spark (`spark_join.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from matwin.storage.units import format_size
 
 from .progress import Progress
 from .sinks import format_of, write
+from .spark_words import check_engine, configure_spark, spark_module
 from .sql import sql_of
 from .trace.text import escaped
 from .verify import Verification, verify
@@ -46,10 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
     configure_options(parser)
+    configure_spark(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Join, write and sum up; 1 if DuckDB disagrees."""
+    if check_engine(args):
+        code: int = spark_module("matwin.tools.spark_join").run_join(args)
+        return code
     asked = Asked.of(args)
     if args.sql:
         print(sql_of(asked.question, args.left, args.right))

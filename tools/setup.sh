@@ -86,6 +86,20 @@ install_chromium() {
     echo "setup: no Chromium here and none could be installed; the browser test will be skipped"
 }
 
+# Spark runs on Java 17 or newer. Only the Spark tests need it, and without it they say why they were
+# skipped. Newer releases of Debian no longer have 17, and their own Java does as well.
+has_java() {
+    [[ -x "${JAVA_HOME:-}/bin/java" ]] || command -v java
+} >/dev/null
+
+install_java() {
+    if command -v apt-get >/dev/null && find_root &&
+        { apt_install openjdk-17-jre-headless || apt_install default-jre-headless; } && has_java; then
+        return
+    fi
+    echo "setup: no Java here and none could be installed; the Spark tests will be skipped"
+}
+
 # What a stamp stands for: the place (a moved environment is broken), the interpreter, the inputs.
 checksum() {
     {
@@ -141,6 +155,9 @@ PYTHONWARNINGS=ignore "${pip[@]}" install --no-deps --no-build-isolation -e .
 
 if [[ $profile == dev ]] && ! has_chromium; then
     install_chromium
+fi
+if [[ $profile == dev ]] && ! has_java; then
+    install_java
 fi
 
 checksum "$profile" >"$venv/$profile.stamp"

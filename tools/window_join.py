@@ -8,6 +8,7 @@ Rows go to the output and nothing else does; the progress and the summary go to 
 With ``--json`` the summary is JSON, on standard output if the rows go to a file.  ``--verify`` asks
 DuckDB the same question afterwards; exit code 1 says that the answers differ.  With ``--follow``
 rows are written as they come, until the inputs end or Ctrl-C, which is exit code 130.
+``--engine spark`` asks the same of Spark (`spark_join.py`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from .jsonl import SUFFIXES
 from .live import live_format, write_live
 from .progress import Progress
 from .sinks import format_of, write
+from .spark_words import check_engine, configure_spark, spark_module
 from .trace.text import escaped
 from .verify import Verification
 from .verify_window import verify_window_join
@@ -69,10 +71,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--algorithm", choices=ALGORITHMS, help="how tuples are found (auto)")
     add("--bounds", choices=BOUNDS, help="how tight the windows are bounded (auto)")
     add("--max-delay", metavar="DURATION", help="how long results may wait, such as 500ms")
+    configure_spark(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Join, write and sum up; 1 if DuckDB disagrees, 130 after Ctrl-C."""
+    if check_engine(args):
+        code: int = spark_module("matwin.tools.spark_join").run_window_join(args)
+        return code
     files = streams_of(args.streams)
     _check_words(args, files)
     if args.follow and not args.explain:

@@ -24,6 +24,7 @@ from .frames import Frame, arrow_schema, check_session
 from .layout import Layout, Number, Reach
 from .options import SparkOptions
 from .plan import Asked, Plan, expected, plan_of
+from .probe import check_executors
 from .sample import Looked, looked_at
 from .ship import sent
 from .task import OWN, Task, Work, unique_name
@@ -43,8 +44,9 @@ class Prepared:
     options: SparkOptions
     needed: Mapping[str, tuple[str, ...]]
     """For each side, the columns that decide whether a row matches."""
-    asking: Callable[[Mapping[str, DataFrame]], Prepared]
-    """The same question on frames with a column more and no payload: which rows match?"""
+    asking: Callable[[Mapping[str, DataFrame]], Prepared] | None
+    """The same question on frames with a column more and no payload: which rows match?  None where
+    nothing tells before all is known."""
     renamed: Callable[[str, str], str]
     """What a side's column is called in the output."""
     finish: Callable[[Prepared], DataFrame]
@@ -54,7 +56,7 @@ class Prepared:
     @cached_property
     def looked(self) -> Looked:
         """What a look at the data has found."""
-        return looked_at(check_session(self.frames), self.exchange, self.operator)
+        return looked_at(check_session(self.frames), self.exchange)
 
     @cached_property
     def plan(self) -> Plan:
@@ -79,6 +81,7 @@ class Prepared:
 
     def mapped(self, work: Work, output: StructType, **more: Any) -> DataFrame:
         """What some work makes of the parts."""
+        check_executors(check_session(self.frames), self.operator)
         plan = self.plan
         task = Task(
             self.operator, tuple(self.frames), self._columns(), self.exchange.sort,

@@ -64,6 +64,7 @@ def requested(prepared: Prepared) -> DataFrame:
         )
         for name, frame in prepared.frames.items()
     }
+    assert prepared.asking is not None
     first = prepared.asking(narrow).planned(prepared.plan)
     outputs = tuple(prepared.renamed(name, ids[name]) for name in prepared.frames)
     if first.finish is not Prepared.frame:

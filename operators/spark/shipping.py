@@ -53,6 +53,8 @@ class Shipping:
 def shipping_of(prepared: Prepared) -> Shipping:
     """What was asked for, or what the cost model says."""
     asked = prepared.options.ship
+    if prepared.asking is None:
+        return Shipping("full", "no tolerance and no key tells which rows match")
     if asked != "auto":
         return Shipping(asked, "as asked for")
     if not any(_has_payload(prepared, side) for side in prepared.frames):

@@ -13,8 +13,7 @@ Who is the anchor, so that each match is owned by one part:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -138,7 +137,7 @@ def _prepared(
     exchange = Exchange(
         {side: _route(question, side, frames[side], attribute) for side in frames},
         attribute.type if attribute else None,
-        question.order.type if question.order.is_number else None,
+        question.order.type if _is_streamed(question) else None,
         marks_own=question.how == "full",
     )
     own = own_names(frames) if exchange.marks_own else None
@@ -146,7 +145,7 @@ def _prepared(
     return Prepared(
         f"matwin.spark.{operator}", frames, exchange, _reaches(question, attribute),
         Bestmatch(own) if best else Epsilon(own), arguments, output_type(question, frames), chosen,
-        needed, partial(_asking, question, arguments, options),
+        needed, _asking_of(question, arguments, options),
         lambda side, column: names[side].get(column, column),
         best_of_all if best and question.how == "inner" else Prepared.frame,
         may_salt=question.how != "full", more={"question": question},
@@ -159,20 +158,25 @@ def _needed(question: Question, side: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _asking(
-    question: Question, arguments: dict[str, Any], options: dict[str, Any],
-    frames: Mapping[str, DataFrame],
-) -> Prepared:  # fmt: skip
+def _is_streamed(question: Question) -> bool:
+    """Whether sorted rows are of use: what has no limit on both sides is final at the end only."""
+    return question.order.is_number and question.order.is_limited
+
+
+def _asking_of(
+    question: Question, arguments: dict[str, Any], options: dict[str, Any]
+) -> Callable[[Mapping[str, DataFrame]], Prepared] | None:
     """Which rows match?  A black box may be no order at all: then all within the tolerances."""
-    is_best = question.best and not has_black_boxes(question)
-    asked = {**arguments, "distances": False}
-    if is_best:
+    prepare, asked = prepare_bestmatch, {**arguments, "distances": False}
+    if question.best and not has_black_boxes(question):
         asked["keep_unmatched"] = False
     else:
-        asked = {name: asked[name] for name in ("on", "by", "suffixes") if name in asked}
-        asked["how"] = "inner"
-    prepare = prepare_bestmatch if is_best else prepare_epsilon
-    return prepare(frames["left"], frames["right"], ship="full", **asked, **options)
+        prepare = prepare_epsilon
+        limits = {name: limit for name, limit in arguments["on"].items() if limit is not None}
+        if not limits:
+            return None
+        asked = {"on": limits, "by": arguments.get("by"), "how": "inner"}
+    return lambda frames: prepare(frames["left"], frames["right"], ship="full", **asked, **options)
 
 
 def _strip_attribute(question: Question) -> Attribute | None:
@@ -187,7 +191,7 @@ def _route(question: Question, side: str, frame: Frame, strip: Attribute | None)
     }
     return Route(
         frame, getattr(strip, side) if strip else None,
-        getattr(order, side) if order.is_number else None,
+        getattr(order, side) if _is_streamed(question) else None,
         {getattr(key, side): key.type for key in question.keys}, finite,
         keeps_rejected=_keeps(question, side),
     )  # fmt: skip
