@@ -22,7 +22,6 @@ from typing import Any
 from matwin.spark import Meter, explain
 from matwin.spark.files import check_target, first_rows, read, written, written_format
 from matwin.spark.frames import arrow_schema
-from matwin.spark.inner import best_of_all
 from matwin.spark.prepared import Prepared
 from matwin.spark.semijoin import shipped
 from matwin.spark.session import conf_of, failures_told, started
@@ -104,7 +103,7 @@ def _run(
         began = time.monotonic()
         with metered(session) as meter:
             prepared = prepare(frames, **options)
-            rows = _put(result_of(prepared), args)
+            rows = _put(shipped(prepared), args)
         summary = {
             "engine": "spark", "rows_out": rows, "seconds": round(time.monotonic() - began, 3),
             "parts": prepared.plan.parts, "divided": prepared.plan.reason,
@@ -125,13 +124,6 @@ def _check_words(args: argparse.Namespace, paths: dict[str, str]) -> None:
         if args.overwrite:
             raise InputError("--overwrite goes with -o")
         format_of(None, args.format)
-
-
-def result_of(prepared: Prepared) -> Any:
-    """The lazy DataFrame of a join that is asked for."""
-    question = prepared.more.get("question")
-    is_inner_best = getattr(question, "best", False) and getattr(question, "how", "") == "inner"
-    return best_of_all(prepared) if is_inner_best else shipped(prepared)
 
 
 @contextmanager

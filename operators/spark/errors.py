@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from matwin.storage.errors import InputError
 
-_LACKING = re.compile(r"this executor's Python .*?\(docs/SPARK\.md\)", re.DOTALL)
+LACKING = re.compile(r"this executor's Python .*?\(docs/SPARK\.md\)", re.DOTALL)
 _WORKER = re.compile(r"in read_udfs\n.*?ModuleNotFoundError: (No module named '\w+')", re.DOTALL)
 
 
@@ -20,7 +20,7 @@ def explained(operator: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as e:
-        lacking, worker = _LACKING.search(str(e)), _WORKER.search(str(e))
+        lacking, worker = LACKING.search(str(e)), _WORKER.search(str(e))
         if lacking is not None:
             raise InputError(f"{operator}: {lacking[0]}") from e
         if worker is not None:

@@ -37,7 +37,7 @@ def explain(join: object, *sources: Any, **arguments: Any) -> str:
     join itself takes.
     """
     functions = (bestmatch_join, epsilon_join, window_join)
-    name = join.__name__ if join in functions else join  # type: ignore[attr-defined]
+    name = join.__name__ if join in functions else join
     if not isinstance(name, str) or name not in _PREPARE:
         raise InputError(f"explain({join!r}, ...): give one of {', '.join(_PREPARE)} first")
     return explained(_PREPARE[name](*sources, **arguments))

@@ -16,7 +16,7 @@ is the replication factor (docs/SCALE.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,7 +82,8 @@ class Plan:
     @property
     def total(self) -> Values:
         """Expected rows in each part."""
-        return np.sum(list(self.loads.values()), axis=0)
+        found: Values = np.sum(list(self.loads.values()), axis=0)
+        return found
 
     @property
     def replication(self) -> float:
@@ -155,9 +156,9 @@ def _strips(
     return replace(layout, shared=_salted(layout.shared, samples, reaches, count))
 
 
-def quantiles(samples: Sequence[Sample] | object, count: int) -> tuple[Number, ...]:
+def quantiles(samples: Iterable[Sample], count: int) -> tuple[Number, ...]:
     """Bounds that divide the rows into so many strips, as evenly as ties allow."""
-    given = [s for s in samples if len(s.values)]  # type: ignore[attr-defined]
+    given = [s for s in samples if len(s.values)]
     if not given or count < 2:
         return ()
     values = np.concatenate([s.values for s in given])

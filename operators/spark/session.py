@@ -30,6 +30,8 @@ from pyspark.sql import SparkSession
 
 from matwin.storage.errors import InputError, MatwinError
 
+from .errors import LACKING
+
 LOCAL = re.compile(r"local(-cluster)?\b")
 LOG_LEVEL = "spark.log.level"
 OURS = {
@@ -39,7 +41,6 @@ OURS = {
 }
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _TASK = re.compile(r"TaskError: (.*)")
-_LACKING = re.compile(r"this executor's Python .*?\(docs/SPARK\.md\)", re.DOTALL)
 
 
 @contextmanager
@@ -163,7 +164,7 @@ def failures_told() -> Iterator[None]:
         raise
     except (PySparkException, Py4JJavaError) as e:
         text = _whole(e)
-        task, lacking = _TASK.search(text), _LACKING.search(text)
+        task, lacking = _TASK.search(text), LACKING.search(text)
         if task is not None:
             raise SparkFailure(task[1].strip()) from e
         if lacking is not None:

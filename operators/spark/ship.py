@@ -24,7 +24,7 @@ Body = Callable[[Iterable[Any]], Iterator[Any]]
 
 def sent(task: Any) -> Body:
     """``task.run`` as a function for `mapInArrow`."""
-    packed = cloudpickle.dumps(task)
+    packed: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
 
     def unpacked(archive: str) -> str:
         """The folder with an archive's modules, beside it; whoever is first makes it."""

@@ -83,7 +83,7 @@ def _guessed_width(prepared: Prepared) -> float:
 
 def _width(kind: pa.DataType) -> int:
     try:
-        return max(1, kind.bit_width // 8)
+        return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return GUESSED
 

@@ -79,7 +79,7 @@ def prepare_windows(
         question.time_type if _is_bounded(question) else None,
         question.time_type,
     )
-    arguments = {
+    arguments: dict[str, Any] = {
         "time": time, "windows": windows, "by": by, "where": where, "algorithm": algorithm,
         "bounds": bounds,
     }  # fmt: skip

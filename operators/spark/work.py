@@ -48,7 +48,8 @@ class Windows(Work):
     def __call__(
         self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
     ) -> Iterable[pa.RecordBatch]:
-        return matwin.window_join(streams, **arguments, **options)
+        reader: Iterable[pa.RecordBatch] = matwin.window_join(streams, **arguments, **options)
+        return reader
 
 
 def owned(batches: Iterable[pa.RecordBatch], own: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

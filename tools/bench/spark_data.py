@@ -131,8 +131,8 @@ class SparkCase:
 
     def embedded(self, paths: tuple[str, str]) -> int:
         """The same asked of the embedded joins, on the same files; how many rows came out."""
-        globs = [f"{path}/*.parquet" for path in paths]
-        found: Iterable[pa.RecordBatch] = self._asked(matwin, *globs, {"threads": THREADS})
+        left, right = (f"{path}/*.parquet" for path in paths)
+        found: Iterable[pa.RecordBatch] = self._asked(matwin, left, right, {"threads": THREADS})
         return drain(found)
 
     def _asked(self, engine: Any, left: Any, right: Any, options: Mapping[str, Any]) -> Any:
