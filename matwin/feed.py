@@ -24,7 +24,7 @@ from .finality import DONE
 from .frontier import frontier_of, punctuation_key
 from .report import SideReport
 from .side import Side
-from .sources import Source
+from .sources import Batches, Source
 from .streams import Punctuation, Sorted, Stream
 
 BINARIES = (
@@ -39,7 +39,7 @@ _END = object()
 
 def items_of(source: Source) -> Items:
     """What a source has to say, in order."""
-    return source.items() if isinstance(source, Stream) else source.batches()
+    return source.items() if isinstance(source, Stream | Batches) else source.batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Feed:
         )  # fmt: skip
         self._items: Items = items or items_of(source)
         self.is_done = False
+        self.is_silent = False
+        """Whether it had nothing to say when it was last asked."""
         self._largest: int | None = None
         self._rest: pa.RecordBatch | None = None
 
@@ -108,7 +110,8 @@ class Feed:
         """
         item: Any = self._rest if self._rest is not None else next(self._items, _END)
         self._rest = None
-        if item is None:  # nothing to say now
+        self.is_silent = item is None
+        if item is None:
             return None
         if item is _END:
             self.is_done = True

@@ -128,12 +128,15 @@ class Loop:
     # ── rows in ──────────────────────────────────────────────────────────────────────────────
 
     def _read(self, on_rejected: OnRejected) -> Iterator[Any]:
-        """Read from the side that is behind."""
+        """Read from the side that is behind, unless it has just had nothing to say."""
         feed = min(
             (feed for feed in self._feeds.values() if not feed.is_done),
-            key=lambda feed: (feed.frontier, feed.report.rows_in),
+            key=lambda feed: (feed.is_silent, feed.frontier, feed.report.rows_in),
         )
         portion = feed.read(self._rows_at_a_time)
+        if not feed.is_silent:
+            for other in self._feeds.values():
+                other.is_silent = False
         self._tell()
         if portion is None:
             return

@@ -86,7 +86,7 @@ class Question:
     def _check_reserved(self) -> None:
         for side in ("left", "right"):
             for name in getattr(self, side).names:
-                if name.startswith(RESERVED):
+                if name.lower().startswith(RESERVED):
                     raise InputError(
                         f"{side}: column {name!r}: names that begin with {RESERVED!r} are kept for "
                         "our own columns; rename it"

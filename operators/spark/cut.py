@@ -5,6 +5,9 @@
 
 Thresholds are literals in the type of the comparison, moved by the tolerance here, where whole
 numbers have no limits.  Nothing overflows, and no time zone comes in.
+
+Trees are written as SQL text: Spark parses a thousand strips in the time in which Python could talk
+to it about twenty.
 """
 
 from __future__ import annotations
@@ -16,89 +19,108 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from .frames import spark_type
-from .layout import Group, Layout, Number, Reach, Thresholds
+from .layout import INT64, Group, Layout, Limits, Number, Reach, Thresholds
 
 DAY = 86_400_000_000
+LONG_MIN = -(2**63)
 
 
-def literal(value: Number, arrow: pa.DataType) -> Column:
-    """A value of the comparison's type, given as its number."""
+def limits_of(arrow: pa.DataType) -> Limits:
+    """The least and the largest number that a value of a type can be."""
+    if pa.types.is_date(arrow):
+        return -(2**31), 2**31 - 1
+    if pa.types.is_time(arrow):
+        return 0, 1000 * DAY - 1
+    return INT64
+
+
+def literal(value: Number, arrow: pa.DataType) -> str:
+    """A value of the comparison's type, given as its number, which is within the limits."""
     tests = pa.types
     if tests.is_floating(arrow):
-        return F.lit(float(value))
+        return f"CAST('{float(value)!r}' AS DOUBLE)"
     if tests.is_integer(arrow):
-        return F.lit(int(value)).cast("long")
+        return _long(int(value))
     if tests.is_date(arrow):
-        return F.date_from_unix_date(F.lit(max(-(2**31), min(int(value), 2**31 - 1))))
+        return f"date_from_unix_date({int(value)})"
     if tests.is_timestamp(arrow) and arrow.tz is not None:
-        return F.timestamp_micros(F.lit(int(value)).cast("long"))
+        return f"timestamp_micros({_long(int(value))})"
     if tests.is_timestamp(arrow):
-        return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + _interval(int(value))
+        return f"(TIMESTAMP_NTZ '1970-01-01 00:00:00' + {_interval(int(value))})"
     if tests.is_duration(arrow):
         return _interval(int(value))
-    return F.expr("TIME '00:00:00'") + _interval(max(0, min(int(value) // 1000, DAY - 1)))
+    return f"(TIME '00:00:00' + {_interval(-(-int(value) // 1000))})"
 
 
-def _interval(micros: int) -> Column:
+def _long(value: int) -> str:
+    return f"{value}L" if value > LONG_MIN else f"({LONG_MIN + 1}L - 1L)"
+
+
+def _interval(micros: int) -> str:
     """So many microseconds; days and the rest have the same sign, so that neither overflows."""
-    sign = -1 if micros < 0 else 1
+    sign = "-" if micros < 0 else ""
     days, rest = divmod(abs(micros), DAY)
-    text = f"{'-' if micros < 0 else ''}{rest // 10**6}.{rest % 10**6:06}"
-    seconds = F.lit(text).cast("decimal(18,6)")
-    return F.make_dt_interval(F.lit(sign * days), F.lit(0), F.lit(0), seconds)
+    seconds = f"CAST('{sign}{rest // 10**6}.{rest % 10**6:06}' AS DECIMAL(18,6))"
+    return f"make_dt_interval({sign}{days}, 0, 0, {seconds})"
 
 
-def _tree(
-    value: Column, edges: Sequence[Column], below: int, leaf: Callable[[int], Column]
-) -> Column:
+def _tree(value: str, edges: Sequence[str], below: int, leaf: Callable[[int], str]) -> str:
     if not edges:
         return leaf(below)
     middle = len(edges) // 2
-    return F.when(
-        value >= edges[middle], _tree(value, edges[middle + 1 :], below + middle + 1, leaf)
-    ).otherwise(_tree(value, edges[:middle], below, leaf))
+    above = _tree(value, edges[middle + 1 :], below + middle + 1, leaf)
+    under = _tree(value, edges[:middle], below, leaf)
+    return f"CASE WHEN {value} >= {edges[middle]} THEN {above} ELSE {under} END"
 
 
 def parts_of(
-    layout: Layout, reach: Reach, value: Column, hashed: Column, salt: Column, arrow: pa.DataType
+    layout: Layout, reach: Reach, arrow: pa.DataType, *, value: str, hashed: str, salt: str
 ) -> tuple[Column, Column]:
-    """The first and the last part of a row."""
+    """The first and the last part of a row; its value, hash and salt are columns of these names."""
+    names = quoted(value), quoted(salt)
     if layout.shared is not None:
-        return _parts_of_group(layout.shared, reach, value, salt, arrow)
-    first = last = F.pmod(hashed, F.lit(layout.cold).cast("long")).cast("int")
-    for key, group in layout.hot:
-        begin, end = _parts_of_group(group, reach, value, salt, arrow)
-        is_hot = hashed == F.lit(key).cast("long")
-        first, last = F.when(is_hot, begin).otherwise(first), F.when(is_hot, end).otherwise(last)
-    return first, last
+        first, last = _parts_of_group(layout.shared, reach, arrow, *names)
+    else:
+        cold = f"CAST(pmod({quoted(hashed)}, {layout.cold}L) AS INT)"
+        groups = [(key, _parts_of_group(group, reach, arrow, *names)) for key, group in layout.hot]
+        first, last = (
+            _by_key(quoted(hashed), {key: ends[end] for key, ends in groups}, cold)
+            for end in (0, 1)
+        )
+    return F.expr(first), F.expr(last)
+
+
+def _by_key(hashed: str, hot: Mapping[int, str], cold: str) -> str:
+    if not hot:
+        return cold
+    cases = " ".join(f"WHEN {_long(key)} THEN {part}" for key, part in hot.items())
+    return f"CASE {hashed} {cases} ELSE {cold} END"
 
 
 def _parts_of_group(
-    group: Group, reach: Reach, value: Column, salt: Column, arrow: pa.DataType
-) -> tuple[Column, Column]:
-    begins, ends = group.thresholds(reach)
+    group: Group, reach: Reach, arrow: pa.DataType, value: str, salt: str
+) -> tuple[str, str]:
+    begins, ends = group.thresholds(reach, limits_of(arrow))
     starts = group.starts
     if reach.is_anchor:
         part = _leaves(value, begins, arrow, lambda strip: _salted(group, strip, salt))
         return part, part
     return (
-        _leaves(value, begins, arrow, lambda strip: F.lit(starts[strip])),
-        _leaves(value, ends, arrow, lambda strip: F.lit(starts[strip + 1] - 1)),
+        _leaves(value, begins, arrow, lambda strip: str(starts[strip])),
+        _leaves(value, ends, arrow, lambda strip: str(starts[strip + 1] - 1)),
     )
 
 
 def _leaves(
-    value: Column, thresholds: Thresholds, arrow: pa.DataType, leaf: Callable[[int], Column]
-) -> Column:
+    value: str, thresholds: Thresholds, arrow: pa.DataType, leaf: Callable[[int], str]
+) -> str:
     edges = [literal(edge, arrow) for edge in thresholds.values]
     return _tree(value, edges, thresholds.always, leaf)
 
 
-def _salted(group: Group, strip: int, salt: Column) -> Column:
+def _salted(group: Group, strip: int, salt: str) -> str:
     start, salts = group.starts[strip], group.salts[strip]
-    if salts == 1:
-        return F.lit(start)
-    return (F.lit(start) + F.pmod(salt, F.lit(salts).cast("long"))).cast("int")
+    return str(start) if salts == 1 else f"CAST({start}L + pmod({salt}, {salts}L) AS INT)"
 
 
 def is_finite(column: Column, arrow: pa.DataType) -> Column:

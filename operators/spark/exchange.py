@@ -4,6 +4,8 @@
                              ├─ union of slots ─ repartitionById ─ sort ─▶ mapInArrow(task)
     right ─ usable? ─ parts ─┘    (slots.py)      one part each     by the order attribute
 
+A row's tag says whose it is and which part it was sent to: part x sides + side.
+
 Rows with a null, NaN or infinity to join by can match nothing.  Where unmatched rows come out they
 go to one part, by their hash; elsewhere they are not shuffled at all.
 """
@@ -25,7 +27,8 @@ from .layout import ANCHOR, Layout, Reach
 from .slots import Slots
 from .task import OWN, PART, SORT, TAG
 
-VALUE, HASH, USABLE = "matwin value", "matwin hash", "matwin usable"
+VALUE, HASH, SALT, USABLE = "matwin value", "matwin hash", "matwin salt", "matwin usable"
+PARTS, OWN_HERE = "matwin part", "matwin own"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,6 @@ class Route:
     order: str | None
     keys: Mapping[str, pa.DataType]
     finite: Mapping[str, pa.DataType]
-    present: tuple[str, ...] = ()
     keeps_rejected: bool = False
 
     @property
@@ -45,7 +47,6 @@ class Route:
         """Whether a row can match at all."""
         tests = [is_finite(F.col(quoted(name)), kind) for name, kind in self.finite.items()]
         tests += [_is_key(F.col(quoted(name)), kind) for name, kind in self.keys.items()]
-        tests += [F.col(quoted(name)).isNotNull() for name in self.present]
         return reduce(lambda a, b: a & b, tests, F.lit(True))
 
 
@@ -107,8 +108,8 @@ class Exchange:
         self, number: int, name: str, slots: Slots, layout: Layout, reach: Reach
     ) -> DataFrame:
         route = self.routes[name]
-        frame = self._routed(route, layout, reach)
-        columns = [F.lit(number).cast("byte").alias(TAG)]
+        part = F.col(quoted(PARTS))
+        columns = [(part * len(self.routes) + number).cast("int").alias(TAG)]
         for slot, kind in enumerate(slots.types):
             column = slots.column_of(name, slot)
             value = F.lit(None).cast(kind) if column is None else F.col(quoted(column))
@@ -119,41 +120,42 @@ class Exchange:
             columns.append(value.alias(SORT))
         if self.marks_own:
             columns.append(F.col(quoted(OWN_HERE)).alias(OWN))
-        return frame.select(*columns, F.col(quoted(PARTS)).alias(PART))
+        return self._routed(route, layout, reach).select(*columns, part.alias(PART))
 
     def _routed(self, route: Route, layout: Layout, reach: Reach) -> DataFrame:
         """The rows with the number of their part, once for each."""
-        value, kind = F.lit(None), self.strip_type or pa.int64()
-        if route.strip is not None:
-            value = F.col(quoted(route.strip)).cast(spark_type(kind))
-        hashed = hash_of(route.keys) if layout.uses_keys else F.lit(0).cast("long")
-        frame = route.frame.frame
-        if not route.keeps_rejected:
-            frame = frame.filter(route.usable)
-        extra = {VALUE: value, HASH: hashed}
-        if route.keeps_rejected:
-            extra[USABLE] = route.usable
-        frame = frame.withColumns(extra)
-        salt = F.xxhash64(*_hashable(route.frame.frame.schema))
-        first, last = parts_of(layout, reach, F.col(quoted(VALUE)), F.col(quoted(HASH)), salt, kind)
-        alone = F.pmod(salt, F.lit(layout.parts).cast("long")).cast("int")
+        frame, kind = self._prepared(route, layout), self.strip_type or pa.int64()
+        names = {"value": VALUE, "hashed": HASH, "salt": SALT}
+        first, last = parts_of(layout, reach, kind, **names)
+        alone = F.pmod(F.col(quoted(SALT)), F.lit(layout.parts).cast("long")).cast("int")
         if reach.is_anchor:
-            part = first if not route.keeps_rejected else _if_usable(first, alone)
-            return self._owned(frame.withColumn(PARTS, part), F.lit(True))
+            part = _if_usable(first, alone) if route.keeps_rejected else first
+            return frame.withColumn(PARTS, part)
         parts = F.sequence(first, last)
         if route.keeps_rejected:
             parts = _if_usable(parts, F.array(alone))
-        home = parts_of(layout, ANCHOR, F.col(quoted(VALUE)), F.col(quoted(HASH)), salt, kind)[0]
+        copies = frame.withColumn(PARTS, F.explode(parts))
+        if not self.marks_own:
+            return copies
+        home, _ = parts_of(layout, ANCHOR, kind, **names)
         own = F.col(quoted(PARTS)) == home
+        return copies.withColumn(
+            OWN_HERE, _if_usable(own, F.lit(True)) if route.keeps_rejected else own
+        )
+
+    def _prepared(self, route: Route, layout: Layout) -> DataFrame:
+        """The rows to be sent, with the columns that decide where to."""
+        frame = route.frame.frame
+        extra = {VALUE: F.lit(None), HASH: F.lit(0).cast("long"), SALT: F.lit(0).cast("long")}
+        if route.strip is not None and self.strip_type is not None:
+            extra[VALUE] = F.col(quoted(route.strip)).cast(spark_type(self.strip_type))
+        if layout.uses_keys:
+            extra[HASH] = hash_of(route.keys)
+        if layout.has_salts or route.keeps_rejected:
+            extra[SALT] = F.xxhash64(*_hashable(frame.schema))
         if route.keeps_rejected:
-            own = _if_usable(own, F.lit(True))
-        return self._owned(frame.withColumn(PARTS, F.explode(parts)), own)
-
-    def _owned(self, frame: DataFrame, own: Column) -> DataFrame:
-        return frame.withColumn(OWN_HERE, own) if self.marks_own else frame
-
-
-PARTS, OWN_HERE = "matwin part", "matwin own"
+            return frame.withColumns({**extra, USABLE: route.usable})
+        return frame.filter(route.usable).withColumns(extra)
 
 
 def _if_usable(usable: Column, otherwise: Column) -> Column:
@@ -162,14 +164,15 @@ def _if_usable(usable: Column, otherwise: Column) -> Column:
 
 def _hashable(schema: StructType) -> list[Column]:
     """The columns that Spark can hash."""
-    found = [F.col(quoted(field.name)) for field in schema if _can_hash(field.dataType)]
+    found = [F.col(quoted(field.name)) for field in schema if can_hash(field.dataType)]
     return found or [F.lit(0)]
 
 
-def _can_hash(kind: DataType) -> bool:
+def can_hash(kind: DataType) -> bool:
+    """Whether Spark has a hash for values of a type."""
     if isinstance(kind, MapType | VariantType):
         return False
     if isinstance(kind, StructType):
-        return all(_can_hash(field.dataType) for field in kind)
+        return all(can_hash(field.dataType) for field in kind)
     element = getattr(kind, "elementType", None)
-    return element is None or _can_hash(element)
+    return element is None or can_hash(element)

@@ -1,9 +1,11 @@
 """What a join on Spark would do and why, as text; runs the job that looks at the data.
 
 matwin.spark.epsilon_join
-  left:     1,000,000 rows, 24 bytes each to join by, 80 whole
-  parts:    8 strips, cut by quantiles of t, for 2 slots
-  …
+  left:     about 1,000,000 rows that can match, each in one part: it owns its matches
+  right:    about 1,000,000 rows that can match, sent 1.01 times on average
+  parts:    2: strips, cut by quantiles
+            strip 0 of 2 (to below 5001343): about 1,004,000 rows
+            …
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from matwin.explain import labelled
 from matwin.storage.errors import InputError
 
-from .plan import Plan
+from .plan import Plan, expected
 from .prepared import Prepared
 from .shipping import Shipping, shipping_of
 from .task import MEMORY
@@ -45,18 +47,26 @@ def explain(join: object, *sources: Any, **arguments: Any) -> str:
 
 def explained(prepared: Prepared) -> str:
     """The text for a join that is asked for."""
-    plan = prepared.plan
+    plan = _expected(prepared)
     lines = [prepared.operator]
     for side, rows in plan.rows.items():
         lines += labelled(side, [_side(prepared, plan, side, rows)])
     lines += labelled("parts", [f"{plan.parts}: {plan.reason}", *_parts(prepared, plan)])
-    if plan.rows:
-        lines += labelled("copies", [_copies(plan)])
+    lines += labelled("copies", [_copies(plan)])
     lines += labelled("ship", [_ship(shipping_of(prepared))])
     memory = prepared.options.embedded.get("memory", MEMORY)
     lines += labelled("memory", [f"{memory} for each task, scratch in the executor's local folder"])
     lines += labelled("output", [", ".join(prepared.output.names)])
     return "\n".join(lines)
+
+
+def _expected(prepared: Prepared) -> Plan:
+    """The plan with what is to be expected of it, also where strips were given."""
+    plan = prepared.plan
+    if plan.rows:
+        return plan
+    looked = prepared.looked
+    return expected(plan.layout, plan.reaches, looked.samples, looked.slots, plan.reason)
 
 
 def _side(prepared: Prepared, plan: Plan, side: str, rows: float) -> str:
@@ -79,13 +89,11 @@ def _copies(plan: Plan) -> str:
 
 def _parts(prepared: Prepared, plan: Plan) -> Iterator[str]:
     """Each part with its rows, as many as fit."""
-    total = plan.total if plan.rows else None
+    total = plan.total
     for part, name in enumerate(prepared.part_names()[:SHOWN]):
-        rows = f": about {total[part]:,.0f} rows" if total is not None else ""
-        yield f"{name}{rows}"
+        yield f"{name}: about {total[part]:,.0f} rows"
     if plan.parts > SHOWN:
-        rest = f", about {np.sum(total[SHOWN:]):,.0f} rows" if total is not None else ""
-        yield f"and {plan.parts - SHOWN} more{rest}"
+        yield f"and {plan.parts - SHOWN} more, about {np.sum(total[SHOWN:]):,.0f} rows"
 
 
 def _ship(shipping: Shipping) -> str:

@@ -8,13 +8,13 @@ Nothing here runs a job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     DataType,
@@ -58,7 +58,7 @@ class Frame(Source):
                 f"{name}: it is a streaming DataFrame, and this join is for batches; read the "
                 "source with spark.read, or call the join in foreachBatch"
             )
-        _check_names(given, name)
+        check_names(given.columns, given.sparkSession, name)
         return cls(name, arrow_schema(given.schema, name), True, None, None, given)
 
     @property
@@ -70,11 +70,11 @@ class Frame(Source):
         raise AssertionError("a DataFrame is read by Spark")
 
 
-def _check_names(frame: DataFrame, name: str) -> None:
+def check_names(columns: Sequence[str], session: SparkSession, name: str) -> None:
     """Refuse names that Spark can't tell apart; it looks at their case only where it is told to."""
-    is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    is_exact = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     seen: dict[str, str] = {}
-    for column in frame.columns:
+    for column in columns:
         folded = column if is_exact else column.lower()
         if folded in seen:
             raise InputError(
@@ -90,7 +90,7 @@ def arrow_schema(schema: StructType, name: str) -> pa.Schema:
     for field in schema:
         try:
             arrow = to_arrow_type(field.dataType, timezone=ZONE)
-        except (PySparkException, TypeError, ValueError) as e:
+        except (PySparkException, ValueError) as e:
             raise InputError(
                 f"{name}: column {field.name!r} is {field.dataType.simpleString()}, which Arrow "
                 "can't carry; cast it, or drop it before the join"
@@ -99,14 +99,10 @@ def arrow_schema(schema: StructType, name: str) -> pa.Schema:
     return pa.schema(fields)
 
 
-def check_session(frames: Mapping[str, Frame]) -> Any:
-    """The session that all frames belong to."""
-    sessions = {name: frame.frame.sparkSession for name, frame in frames.items()}
-    (first, session), *others = sessions.items()
-    for name, other in others:
-        if other is not session:
-            raise InputError(f"{first} and {name} belong to different Spark sessions")
-    return session
+def session_of(frames: Mapping[str, Frame]) -> SparkSession:
+    """The session that runs a join: the first frame's.  Frames of other sessions of the same
+    application are welcome, as in `foreachBatch`."""
+    return next(iter(frames.values())).frame.sparkSession
 
 
 def spark_type(arrow: pa.DataType) -> DataType:

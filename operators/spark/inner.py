@@ -14,7 +14,7 @@ Orders that give no number (`subset`, a black box) are judged in one task.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,16 +38,17 @@ from .task import Work, unique_name
 
 def best_of_all(prepared: Prepared) -> DataFrame:
     """The pairs that no other pair dominates."""
-    question: Question = prepared.more["question"]
+    question: Question = prepared.question
     if has_black_boxes(question):
-        return replace(prepared, options=replace(prepared.options, strips=1)).frame()
+        return prepared.frame()  # in one part
     names = _score_names(question, prepared.output)
     columns = [StructField(name, LongType(), False) for name in names]
     pairs = prepared.mapped(Scored(), StructType([*prepared.output.fields, *columns]))
     scores = prepared.mapped(PartFrontier(), StructType(columns))
     frontier = scores.repartition(1).mapInArrow(sent(Frontier(tuple(names))), StructType(columns))
-    right = frontier.withColumnsRenamed({name: f"best {name}" for name in names})
-    equal = [F.col(quoted(name)) == F.col(quoted(f"best {name}")) for name in names]
+    best = {name: unique_name(f"best {name}", [*prepared.output.names, *names]) for name in names}
+    right = frontier.withColumnsRenamed(best)
+    equal = [F.col(quoted(name)) == F.col(quoted(other)) for name, other in best.items()]
     return pairs.join(F.broadcast(right), equal, "left_semi").drop(*names)
 
 

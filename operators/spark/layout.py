@@ -37,7 +37,8 @@ import numpy.typing as npt
 Number = int | float
 Int64s = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
-INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+Limits = tuple[int, int]
+INT64: Limits = (-(2**63), 2**63 - 1)
 SLACK = 2.0**-48
 
 
@@ -48,11 +49,6 @@ class Reach:
     lo: Number
     hi: Number
     is_anchor: bool = False
-
-    @property
-    def width(self) -> Number:
-        """How far the rows of a part reach beyond its bounds, in all."""
-        return self.hi - self.lo
 
 
 ANCHOR = Reach(0, 0, is_anchor=True)
@@ -66,13 +62,19 @@ class Thresholds:
     always: int
 
     @classmethod
-    def of(cls, bounds: Sequence[Number], by: Number, direction: int) -> Thresholds:
-        """The bounds moved by a tolerance; `direction` says which way a float is rounded."""
+    def of(
+        cls, bounds: Sequence[Number], by: Number, direction: int, limits: Limits = INT64
+    ) -> Thresholds:
+        """The bounds moved by a tolerance; `direction` says which way a float is rounded.
+
+        Whole numbers have limits: a threshold above is never reached, one below always is.
+        """
         moved = [_moved(bound, by, direction) for bound in bounds]
         if any(isinstance(value, float) for value in moved):
             return cls(tuple(moved), 0)
-        inside = tuple(value for value in moved if INT_MIN <= value <= INT_MAX)
-        return cls(inside, sum(value < INT_MIN for value in moved))
+        least, most = limits
+        inside = tuple(value for value in moved if least <= value <= most)
+        return cls(inside, sum(value < least for value in moved))
 
     def count(self, values: Values) -> Int64s:
         """The same for a column of values."""
@@ -115,9 +117,10 @@ class Group:
         """Whether a strip is divided further."""
         return any(salts > 1 for salts in self.salts)
 
-    def thresholds(self, reach: Reach) -> tuple[Thresholds, Thresholds]:
+    def thresholds(self, reach: Reach, limits: Limits = INT64) -> tuple[Thresholds, Thresholds]:
         """What tells a row's first strip, and its last."""
-        return Thresholds.of(self.bounds, reach.hi, 1), Thresholds.of(self.bounds, reach.lo, -1)
+        first = Thresholds.of(self.bounds, reach.hi, 1, limits)
+        return first, Thresholds.of(self.bounds, reach.lo, -1, limits)
 
     def strips(self, values: Values, reach: Reach) -> tuple[Int64s, Int64s]:
         """The first and last strip of each row."""
@@ -157,6 +160,12 @@ class Layout:
         if self.shared is not None:
             return self.shared.parts
         return self.cold + sum(group.parts for _, group in self.hot)
+
+    @property
+    def has_salts(self) -> bool:
+        """Whether a strip is divided by the rows' hash."""
+        groups = [self.shared] if self.shared is not None else [group for _, group in self.hot]
+        return any(group.has_salts for group in groups)
 
     @property
     def uses_keys(self) -> bool:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from matwin.storage.errors import InputError
 
-PATIENCE = 60.0
+PATIENCE = 20.0
 """Seconds until Spark's own bookkeeping must have caught up with its finished jobs."""
 
 
@@ -65,7 +65,7 @@ class Meter:
         while True:
             jobs = [job for job in self._asked("jobs") if self._has_tag(job)]
             is_quiet = all(job["status"] != "RUNNING" for job in jobs)
-            if is_quiet and len(jobs) == seen:
+            if jobs and is_quiet and len(jobs) == seen:
                 return jobs
             if time.monotonic() > until:
                 return None

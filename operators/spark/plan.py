@@ -29,8 +29,11 @@ PART_ROWS = 1_000
 """What the driver's bookkeeping of a part costs."""
 LARGEST_PART = 4_000_000
 """No part is meant to have more rows, so that a lost task is not much to repeat."""
-MOST_PARTS = 20_000
+SAMPLED_ROWS = 16
+"""A part is cut by at least so many rows of the sample, or its size would be chance."""
 MOST_HOT = 256
+HOT_ROWS = 30
+"""A key is called frequent for at least so many rows of the sample."""
 UNEVEN = 1.6
 """A strip with so many times the mean can't have been cut: its rows are of one instant."""
 
@@ -127,8 +130,9 @@ def _candidates(
     samples: Mapping[str, Sample], reaches: Mapping[str, Reach], asked: Asked
 ) -> Iterator[tuple[Layout, str]]:
     rows = sum(sample.rows for sample in samples.values())
-    least = 1 if asked.strips else min(MOST_PARTS, math.ceil(rows / LARGEST_PART))
-    counts = [asked.strips] if asked.strips else _counts(asked.slots, least)
+    most = max(1, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
+    least = 1 if asked.strips else min(most, math.ceil(rows / LARGEST_PART))
+    counts = [asked.strips] if asked.strips else _counts(asked.slots, least, most)
     if least == 1 and not asked.strips:
         yield Layout(), "few rows: one task"
     for count in counts:
@@ -140,9 +144,9 @@ def _candidates(
         yield Layout(), "no bounded attribute and no key to divide by: one task"
 
 
-def _counts(slots: int, least: int) -> list[int]:
-    found = {max(least, slots * times) for times in (1, 2, 4, 8)} | {least}
-    return sorted(count for count in found if 1 < count <= MOST_PARTS) or [1]
+def _counts(slots: int, least: int, most: int) -> list[int]:
+    found = {min(most, max(least, slots * times)) for times in (1, 2, 4, 8)}
+    return sorted(count for count in found if count > 1) or [1]
 
 
 def _strips(
@@ -194,13 +198,15 @@ def _by_key(
     weights = np.concatenate([s.weights for s in samples.values()])
     keys, inverse = np.unique(hashes, return_inverse=True)
     rows = np.bincount(inverse, weights) if len(keys) else np.zeros(0)
+    seen = np.bincount(inverse) if len(keys) else np.zeros(0)
+    rows_if_seen = np.where(seen >= HOT_ROWS, rows, 0)
     part = rows.sum() / count if len(keys) else 0.0
-    order = np.argsort(-rows)[:MOST_HOT]
-    hot = [(int(keys[i]), math.ceil(rows[i] / part)) for i in order if rows[i] > part / 2]
+    order = [i for i in np.argsort(-rows_if_seen)[:MOST_HOT] if rows_if_seen[i] > part / 2]
+    hot = [(int(keys[i]), math.ceil(rows[i] / part)) for i in order]
     if not (asked.may_strip or asked.may_salt):
         hot = [(key, 1) for key, _ in hot]
     groups = [(key, _hot(samples, reaches, key, pieces, asked)) for key, pieces in hot]
-    frequent = sum(rows[i] for i in order if rows[i] > part / 2)
+    frequent = sum(rows[i] for i in order)
     left = float(rows.sum() - frequent) if len(keys) else 0.0
     return Layout.of_keys(max(1, round(left / part)) if part else 1, groups)
 

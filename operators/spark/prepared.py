@@ -9,7 +9,7 @@ Two-sided joins and window joins make one of these; everything that is Spark's f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from matwin.keys import key_of_float, key_value
 
 from .exchange import Exchange
-from .frames import Frame, arrow_schema, check_session
+from .frames import Frame, arrow_schema, session_of
 from .layout import Layout, Number, Reach
 from .options import SparkOptions
 from .plan import Asked, Plan, expected, plan_of
@@ -50,13 +50,14 @@ class Prepared:
     renamed: Callable[[str, str], str]
     """What a side's column is called in the output."""
     finish: Callable[[Prepared], DataFrame]
+    question: Any
+    """What is asked, as the embedded joins know it."""
     may_salt: bool = True
-    more: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def looked(self) -> Looked:
         """What a look at the data has found."""
-        return looked_at(check_session(self.frames), self.exchange)
+        return looked_at(session_of(self.frames), self.exchange)
 
     @cached_property
     def plan(self) -> Plan:
@@ -79,15 +80,15 @@ class Prepared:
         """The result, not yet computed."""
         return self.mapped(self.work, self.output)
 
-    def mapped(self, work: Work, output: StructType, **more: Any) -> DataFrame:
+    def mapped(self, work: Work, output: StructType) -> DataFrame:
         """What some work makes of the parts."""
-        check_executors(check_session(self.frames), self.operator)
+        check_executors(session_of(self.frames), self.operator)
         plan = self.plan
         task = Task(
             self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
             self.options.embedded, arrow_schema(output, "output"),
             self.part_names(), work,
-            {**self.arguments, **more},
+            self.arguments,
         )  # fmt: skip
         return self.exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
 
@@ -100,7 +101,7 @@ class Prepared:
         columns = self.exchange.columns()
         if not self.exchange.marks_own:
             return columns
-        names = own_names(self.frames)
+        names = helper_names("own", self.frames, self.question.suffixes)
         return tuple(
             (*mine, (name, OWN)) for mine, name in zip(columns, names, strict=True)
         )  # fmt: skip
@@ -121,12 +122,15 @@ class Prepared:
         return self
 
 
-def own_names(frames: Mapping[str, Frame]) -> tuple[str, ...]:
-    """What the columns are called that mark a row's own copy: names that no side has."""
-    taken = [name for frame in frames.values() for name in frame.fields]
+def helper_names(
+    what: str, frames: Mapping[str, Frame], suffixes: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """What a column of ours is called on each side: as no column is, with a suffix or without."""
+    names = [name for frame in frames.values() for name in frame.fields]
+    taken = [name + suffix for name in names for suffix in ("", *suffixes)]
     found: list[str] = []
     for side in frames:
-        found.append(unique_name(f"own_{side}", [*taken, *found]))
+        found.append(unique_name(f"{what}_{side}", [*taken, *found]))
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ from .exchange import Exchange
 from .frames import spark_type
 from .plan import Sample
 
-SAMPLE_ROWS = 8192
+SAMPLE_ROWS = 20_000
 SEED = 20011
 
 

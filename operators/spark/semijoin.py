@@ -10,10 +10,10 @@ The paper's node 1 ships partial tuples, node 2 asks for the full ones that matc
 executor is both: the first join runs on what is needed to join by, and the ids of what it has found
 are the requests.  They go to all executors, each of which ships the rows that were asked for.
 
-A row's id is the hash of all that decides whether it matches.  It needs no numbering, which Spark
-would repeat differently after a failure; rows that agree in all of it match alike; and a row that
-is asked for by accident (two hashes that agree) is judged again by the second join.  Rows that
-match nothing are never shuffled, also where they come out unmatched.
+A row's id is the hash of its side and of all that decides whether it matches.  It needs no
+numbering, which Spark would repeat differently after a failure; rows that agree in all of it match
+alike; and a row that is asked for by accident (two hashes that agree) is judged again by the second
+join.  Rows that match nothing are never shuffled, also where they come out unmatched.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from matwin.streams import Stream
 
 from .cut import quoted
-from .prepared import Prepared
+from .prepared import Prepared, helper_names
 from .shipping import Shipping, shipping_of
-from .task import Work, unique_name
+from .task import Work
 
-REQUESTS = StructType(
-    [StructField("side", ByteType(), False), StructField("id", LongType(), False)]
-)
+REQUESTS = StructType([StructField("id", LongType(), False)])
 FLUSH_IDS = 1 << 20
-BROADCAST_IDS = 50_000_000
-"""So many ids are sent to every executor; where more match, shipping them twice pays for nobody."""
+ID = "matwin id"
+BROADCAST_IDS = 10_000_000
+"""So many ids are sent to every executor; of more Spark makes what it likes."""
 
 
 def shipped(prepared: Prepared) -> DataFrame:
@@ -56,7 +55,8 @@ def shipped(prepared: Prepared) -> DataFrame:
 
 def requested(prepared: Prepared) -> DataFrame:
     """The ids of rows that match, by side."""
-    ids = id_names(prepared)
+    suffixes = getattr(prepared.question, "suffixes", ())
+    ids = dict(zip(prepared.frames, helper_names("id", prepared.frames, suffixes), strict=True))
     narrow = {
         name: frame.frame.select(
             *(F.col(quoted(column)) for column in prepared.needed[name]),
@@ -74,25 +74,14 @@ def requested(prepared: Prepared) -> DataFrame:
 
 def _ids_of(pairs: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """The ids of both sides of some few pairs."""
-    sides = [
-        pairs.select(F.lit(number).cast("byte").alias("side"), F.col(quoted(column)).alias("id"))
-        for number, column in enumerate(columns)
-    ]
+    sides = [pairs.select(F.col(quoted(column)).alias("id")) for column in columns]
     return reduce(DataFrame.union, sides)
 
 
-def id_names(prepared: Prepared) -> dict[str, str]:
-    """What the id column of each side is called."""
-    taken = [name for frame in prepared.frames.values() for name in frame.fields]
-    found: dict[str, str] = {}
-    for side in prepared.frames:
-        found[side] = unique_name(f"id_{side}", [*taken, *found.values()])
-    return found
-
-
 def row_id(prepared: Prepared, side: str) -> Column:
-    """The hash of what decides whether a row matches."""
-    return F.xxhash64(*(F.col(quoted(column)) for column in prepared.needed[side]))
+    """The hash of a row's side and of what decides whether it matches."""
+    number = list(prepared.frames).index(side)
+    return F.xxhash64(F.lit(number), *(F.col(quoted(name)) for name in prepared.needed[side]))
 
 
 def _answered(
@@ -100,15 +89,14 @@ def _answered(
 ) -> tuple[dict[str, DataFrame], list[DataFrame]]:
     """The rows that were asked for, and output rows of those that were not but come out alone."""
     asked, alone = {}, []
-    for number, (side, frame) in enumerate(prepared.frames.items()):
-        name = unique_name("matwin id", list(frame.fields))
-        mine = requests.filter(F.col("side") == number).select(F.col("id").alias(name))
-        if shipping.requests is None or shipping.requests <= BROADCAST_IDS:
-            mine = F.broadcast(mine)
-        rows = frame.frame.withColumn(name, row_id(prepared, side))
-        asked[side] = rows.join(mine, name, "left_semi").drop(name)
+    ids = requests.withColumnRenamed("id", ID)
+    if shipping.requests is None or shipping.requests <= BROADCAST_IDS:
+        ids = F.broadcast(ids)
+    for side, frame in prepared.frames.items():
+        rows = frame.frame.withColumn(ID, row_id(prepared, side))
+        asked[side] = rows.join(ids, ID, "left_semi").drop(ID)
         if prepared.exchange.routes[side].keeps_rejected:
-            rest = rows.join(mine, name, "left_anti").drop(name)
+            rest = rows.join(ids, ID, "left_anti").drop(ID)
             alone.append(_alone(prepared, side, rest))
     return asked, alone
 
@@ -134,21 +122,19 @@ class Requests(Work):
     def __call__(
         self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
     ) -> Iterable[pa.RecordBatch]:
-        waiting: list[list[Any]] = [[] for _ in self.columns]
+        waiting: list[Any] = []
         for batch in self.work(streams, arguments, options):
-            for side, column in enumerate(self.columns):
+            for column in self.columns:
                 if column in batch.schema.names:
                     ids = batch.column(column).drop_null().to_numpy(zero_copy_only=False)
-                    waiting[side].append(np.unique(ids))
-                    if sum(map(len, waiting[side])) > FLUSH_IDS:
-                        yield from _flushed(side, waiting[side])
-        for side, ids in enumerate(waiting):
-            yield from _flushed(side, ids)
+                    waiting.append(np.unique(ids))
+            if sum(map(len, waiting)) > FLUSH_IDS:
+                yield from _flushed(waiting)
+        yield from _flushed(waiting)
 
 
-def _flushed(side: int, ids: list[Any]) -> Iterator[pa.RecordBatch]:
+def _flushed(ids: list[Any]) -> Iterator[pa.RecordBatch]:
     if ids:
         found = np.unique(np.concatenate(ids))
         ids.clear()
-        tags = pa.array(np.full(len(found), side, np.int8))
-        yield pa.RecordBatch.from_arrays([tags, pa.array(found)], names=["side", "id"])
+        yield pa.RecordBatch.from_arrays([pa.array(found)], names=["id"])

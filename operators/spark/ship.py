@@ -79,6 +79,14 @@ def sent(task: Any) -> Body:
             ) from e
         from pyspark import cloudpickle
 
-        yield from cloudpickle.loads(packed).run(batches)
+        try:
+            task = cloudpickle.loads(packed)
+        except Exception as e:
+            raise RuntimeError(
+                f"what the join needs can't be unpacked by this executor's Python "
+                f"({type(e).__name__}: {e}); a function of a module of yours needs that module "
+                "here too: send it with --py-files, or define the function where the join is called"
+            ) from e
+        yield from task.run(batches)
 
     return run

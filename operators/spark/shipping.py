@@ -15,8 +15,9 @@ rather too high than too low, and ``auto`` stays with full when in doubt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from math import prod
 
 import numpy as np
@@ -25,9 +26,12 @@ import pyarrow as pa
 from matwin.operators.semijoin_cost import match_probability
 from matwin.storage.units import format_size
 
-from .layout import Number, Reach, Values
+from .exchange import can_hash
+from .frames import Frame
+from .layout import Reach, Values
 from .plan import Plan, Sample
 from .prepared import Prepared
+from .ship import sent
 
 ID_BYTES = 9
 LOOKED_ROWS = 1000
@@ -40,12 +44,10 @@ GUESSED = 20
 
 @dataclass(frozen=True, slots=True)
 class Shipping:
-    """How rows are shipped, why, and what was expected of either way."""
+    """How rows are shipped, and why."""
 
     ship: str
     reason: str
-    full_bytes: float | None = None
-    partial_bytes: float | None = None
     requests: float | None = None
     """How many rows are expected to match."""
 
@@ -53,8 +55,13 @@ class Shipping:
 def shipping_of(prepared: Prepared) -> Shipping:
     """What was asked for, or what the cost model says."""
     asked = prepared.options.ship
-    if prepared.asking is None:
-        return Shipping("full", "no tolerance and no key tells which rows match")
+    if prepared.asking is None or not all(map(_has_ids, prepared.frames, repeat(prepared))):
+        return Shipping("full", "nothing that Spark could hash tells which rows match")
+    if asked == "partial" and prepared.plan.rows:
+        plan = prepared.plan
+        chances = _chances(plan, prepared.looked.samples)
+        matching = sum(chances[side] * rows for side, rows in plan.rows.items())
+        return Shipping(asked, "as asked for", requests=matching)
     if asked != "auto":
         return Shipping(asked, "as asked for")
     if not any(_has_payload(prepared, side) for side in prepared.frames):
@@ -68,6 +75,11 @@ def shipping_of(prepared: Prepared) -> Shipping:
             "full", f"about {format_size(int(most))} in all: too little to pay for more"
         )
     return _cheaper(prepared, plan, samples)
+
+
+def _has_ids(side: str, prepared: Prepared) -> bool:
+    fields = prepared.frames[side].fields
+    return all(can_hash(fields[name].dataType) for name in prepared.needed[side])
 
 
 def _has_payload(prepared: Prepared, side: str) -> bool:
@@ -93,10 +105,8 @@ def _cheaper(prepared: Prepared, plan: Plan, samples: Mapping[str, Sample]) -> S
     chances = _chances(plan, samples)
     for side, frame in prepared.frames.items():
         rows, sent = plan.rows[side], float(plan.loads[side].sum())
-        looked = frame.frame.limit(LOOKED_ROWS).toArrow()
-        each = max(looked.num_rows, 1)
-        whole = looked.nbytes / each
-        narrow = looked.select(list(prepared.needed[side])).nbytes / each + ID_BYTES
+        whole, narrow = _widths(frame, prepared.needed[side])
+        narrow += ID_BYTES
         matching = chances[side] * rows
         full += sent * whole
         partial += sent * narrow + matching * ID_BYTES * plan.slots
@@ -107,7 +117,31 @@ def _cheaper(prepared: Prepared, plan: Plan, samples: Mapping[str, Sample]) -> S
         f"about {format_size(int(full))} full, {format_size(int(partial))} partial; chance of a "
         "match " + ", ".join(f"{chance:.2g} ({side})" for side, chance in chances.items())
     )
-    return Shipping(ship, reason, full, partial, requests)
+    return Shipping(ship, reason, requests)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A task that tells how many bytes its rows have, whole and in some columns."""
+
+    needed: tuple[str, ...]
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row: rows, bytes, bytes of the columns needed."""
+        rows = whole = narrow = 0
+        for batch in batches:
+            rows += batch.num_rows
+            whole += batch.nbytes
+            narrow += sum(batch.column(name).nbytes for name in self.needed)
+        yield pa.RecordBatch.from_pydict({"rows": [rows], "whole": [whole], "narrow": [narrow]})
+
+
+def _widths(frame: Frame, needed: tuple[str, ...]) -> tuple[float, float]:
+    """Bytes of a row, whole and of what it is joined by, weighed in an executor."""
+    some = frame.frame.limit(LOOKED_ROWS)
+    weighed = some.mapInArrow(sent(Weighing(needed)), "rows long, whole long, narrow long")
+    rows, whole, narrow = (sum(column) for column in zip(*weighed.collect(), strict=True))
+    return whole / max(rows, 1), narrow / max(rows, 1)
 
 
 def _chances(plan: Plan, samples: Mapping[str, Sample]) -> dict[str, float]:
@@ -152,10 +186,6 @@ def window_rows(one: Sample, other: Sample, reach: Reach) -> float:
     values = other.values[order].astype(np.float64)
     below = np.concatenate([[0.0], np.cumsum(other.weights[order])])
     mine = one.values.astype(np.float64)
-    begin = np.searchsorted(values, mine + _float(reach.lo), side="left")
-    end = np.searchsorted(values, mine + _float(reach.hi), side="right")
+    begin = np.searchsorted(values, mine + float(reach.lo), side="left")
+    end = np.searchsorted(values, mine + float(reach.hi), side="right")
     return float(np.average(below[end] - below[begin], weights=one.weights))
-
-
-def _float(number: Number) -> float:
-    return float(number)

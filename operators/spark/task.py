@@ -4,9 +4,9 @@
       one part, sorted          Streams             with punctuations            a budget, scratch
 
 All sides arrive in one sequence, sorted by the order attribute, and the join asks for one side at a
-time.  Whoever asks reads on; rows of the others are kept until their turn.  When a stretch has no
-rows of a side, a punctuation tells that side's stream how far the others have come, so no more than
-a chunk is ever kept.
+time.  Whoever asks reads on; rows of the others wait for their turn.  When a stretch has no rows of
+a side, a punctuation tells that side's stream how far the others have come; and while more than a
+few chunks wait for others, a side has nothing to say, so that the join asks them.
 
 Nothing here imports Spark but to ask which task it is.
 """
@@ -33,6 +33,8 @@ TAG, PART, OWN, SORT = "tag", "part", "own", "sort"
 MEMORY = "128MiB"
 """The budget of a task unless one is given."""
 CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 << 20
+WAITING_BYTES = 2 * CHUNK_BYTES
+"""What may wait for its side to be asked, beside the chunk that was read last."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,16 @@ class Task:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The part's results, in Spark's types."""
-        part = _part()
+        streams = Streams(self, iter(batches))
         try:
-            streams = Streams(self, iter(batches))
             if streams.is_empty:
                 return
             options = {**self.options, **_local(self.options)}
             for batch in self.work(streams.all(), self.arguments, options):
                 yield fitted(batch, self.output)
         except Exception as e:
-            named = self.parts[part] if part < len(self.parts) else f"part {part}"
-            kind = type(e).__name__
-            raise TaskError(f"{self.operator}, {named}: {kind}: {e}") from e
+            named = self.parts[streams.part]
+            raise TaskError(f"{self.operator}, {named}: {type(e).__name__}: {e}") from e
 
 
 class TaskError(MatwinError):
@@ -80,13 +80,6 @@ class Work:
     ) -> Iterable[pa.RecordBatch]:
         """The batches that come out."""
         raise NotImplementedError
-
-
-def _part() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0
 
 
 def _local(options: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +114,10 @@ class Streams:
             (batch for batch in batches if batch.num_rows), None
         )
         self.is_empty = self._held is None
+        self._bytes = [0] * len(task.sides)
+        self.part = 0
+        if self._held is not None:
+            self.part = int(self._held.column(TAG)[0].as_py()) // len(task.sides)
 
     def all(self) -> dict[str, Stream]:
         """The streams by name."""
@@ -136,8 +133,12 @@ class Streams:
     def _items(self, side: int) -> Iterator[Any]:
         while True:
             while self._waiting[side]:
-                yield self._waiting[side].popleft()
-            if not self._read():
+                item = self._waiting[side].popleft()
+                self._bytes[side] -= getattr(item, "nbytes", 0)
+                yield item
+            if max(self._bytes) > WAITING_BYTES:
+                yield None
+            elif not self._read():
                 return
 
     def _read(self) -> bool:
@@ -148,11 +149,15 @@ class Streams:
         table = pa.Table.from_batches(chunk)
         upto = self._complete_upto(table)
         tags = table.column(TAG)
+        first = self.part * len(self._task.sides)
         for side, columns in enumerate(self._task.columns):
-            rows = table.filter(pc.equal(tags, side)).select([slot for _, slot in columns])
+            mine = pc.equal(tags, pa.scalar(first + side, tags.type))
+            rows = table.filter(mine).select([slot for _, slot in columns])
             if rows.num_rows:
                 whole = rows.rename_columns([column for column, _ in columns]).combine_chunks()
-                self._waiting[side].extend(whole.to_batches())
+                for batch in whole.to_batches():
+                    self._waiting[side].append(batch)
+                    self._bytes[side] += batch.nbytes
             if upto is not None:
                 self._waiting[side].append(Punctuation(upto))
         return True
@@ -204,7 +209,8 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def unique_name(wish: str, taken: Sequence[str]) -> str:
-    """A column name like the wish that nobody has."""
-    while wish in taken:
+    """A column name like the wish that nobody has, whatever the case."""
+    folded = {name.lower() for name in taken}
+    while wish.lower() in folded:
         wish += "_"
     return wish

@@ -5,7 +5,7 @@ Who is the anchor, so that each match is owned by one part:
     how                 anchor   the other side's rows come as far as
     left, semi, anti    left     lo <= right - left <= hi
     right               right    lo <= right - left <= hi
-    inner               either   the cheaper; the best pairs of all are found in two stages
+    inner               either   the cheaper; the best pairs of all (inner.py) have the left one
     full                none     both sides have halos; a pair belongs to the part of its left row,
                                  a row alone to its own.  In a bestmatch join the left side's halo
                                  is twice as wide: a right row must see all its left rows' rivals
@@ -14,6 +14,7 @@ Who is the anchor, so that each match is owned by one part:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +29,11 @@ from matwin.storage.grid import Tolerance
 
 from .cut import quoted
 from .exchange import Exchange, Route
-from .frames import Frame, check_session, output_type
+from .frames import Frame, check_names, output_type, session_of
 from .inner import best_of_all
 from .layout import ANCHOR, Reach
 from .options import SparkOptions
-from .prepared import Prepared, own_names
+from .prepared import Prepared, helper_names
 from .semijoin import shipped
 from .work import Bestmatch, Epsilon
 
@@ -125,7 +126,6 @@ def _prepared(
     arguments: dict[str, Any], options: dict[str, Any], *, best: bool,
 ) -> Prepared:  # fmt: skip
     frames = {"left": Frame.of(left, "left"), "right": Frame.of(right, "right")}
-    check_session(frames)
     question = Question.of(frames["left"].schema, frames["right"].schema, best=best, **arguments)
     chosen = SparkOptions.of(f"matwin.spark.{operator}", strips, ship, options)
     _check_collations(question, frames)
@@ -133,6 +133,10 @@ def _prepared(
     if not question.has_right:  # nobody wants its other columns
         columns = [F.col(quoted(column)) for column in needed["right"]]
         frames["right"] = Frame.of(frames["right"].frame.select(*columns), "right")
+    if best and question.how == "inner" and has_black_boxes(question):
+        chosen = replace(chosen, strips=1)  # only whoever sees all pairs can judge them
+    output = output_type(question, frames)
+    check_names(output.names, session_of(frames), "output")
     attribute = _strip_attribute(question)
     exchange = Exchange(
         {side: _route(question, side, frames[side], attribute) for side in frames},
@@ -140,15 +144,15 @@ def _prepared(
         question.order.type if _is_streamed(question) else None,
         marks_own=question.how == "full",
     )
-    own = own_names(frames) if exchange.marks_own else None
+    own = helper_names("own", frames, question.suffixes) if exchange.marks_own else None
     names = dict(zip(("left", "right"), question.output_names(), strict=True))
     return Prepared(
         f"matwin.spark.{operator}", frames, exchange, _reaches(question, attribute),
-        Bestmatch(own) if best else Epsilon(own), arguments, output_type(question, frames), chosen,
+        (Bestmatch if best else Epsilon)(own), arguments, output, chosen,
         needed, _asking_of(question, arguments, options),
         lambda side, column: names[side].get(column, column),
         best_of_all if best and question.how == "inner" else Prepared.frame,
-        may_salt=question.how != "full", more={"question": question},
+        question, may_salt=question.how != "full",
     )  # fmt: skip
 
 
@@ -168,6 +172,7 @@ def _asking_of(
 ) -> Callable[[Mapping[str, DataFrame]], Prepared] | None:
     """Which rows match?  A black box may be no order at all: then all within the tolerances."""
     prepare, asked = prepare_bestmatch, {**arguments, "distances": False}
+    options = {name: value for name, value in options.items() if name != "max_output_rows"}
     if question.best and not has_black_boxes(question):
         asked["keep_unmatched"] = False
     else:

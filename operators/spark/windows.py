@@ -25,11 +25,12 @@ from matwin.operators.wjoin.question import WindowQuestion
 from matwin.storage.errors import InputError
 
 from .exchange import Exchange, Route
-from .frames import Frame, check_session
+from .frames import Frame, check_names, session_of
 from .layout import ANCHOR, Reach
 from .options import SparkOptions
 from .prepared import Prepared
 from .semijoin import shipped
+from .task import MEMORY
 from .two_sided import check_collation
 from .work import Windows
 
@@ -65,12 +66,13 @@ def prepare_windows(
 ) -> Prepared:  # fmt: skip
     """The join as it is asked for; nothing has been looked at."""
     frames = _frames(streams)
-    check_session(frames)
     question = WindowQuestion.of(frames, time=time, windows=windows, by=by, where=where)
     choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
     operator = "matwin.spark.window_join"
     chosen = SparkOptions.of(operator, strips, ship, options)
-    window_options(operator, {"memory": "128MiB", **chosen.embedded})
+    window_options(operator, {"memory": MEMORY, **chosen.embedded})
+    output = _output_type(question, frames)
+    check_names(output.names, session_of(frames), "output")
     for name, keys in zip(frames, question.keys, strict=True):
         for key in keys:
             check_collation(frames[name], key, name)
@@ -79,16 +81,17 @@ def prepare_windows(
         question.time_type if _is_bounded(question) else None,
         question.time_type,
     )
+    unlimited = {name: value for name, value in options.items() if name != "max_output_rows"}
     arguments: dict[str, Any] = {
         "time": time, "windows": windows, "by": by, "where": where, "algorithm": algorithm,
         "bounds": bounds,
     }  # fmt: skip
     return Prepared(
         operator, frames, exchange, _reaches(question), Windows(), arguments,
-        _output_type(question, frames), chosen,
+        output, chosen,
         {name: _needed(question, number) for number, name in enumerate(frames)},
-        lambda narrow: prepare_windows(narrow, **arguments, ship="full", **options),
-        partial(_renamed, question), Prepared.frame, more={"question": question},
+        lambda narrow: prepare_windows(narrow, **arguments, ship="full", **unlimited),
+        partial(_renamed, question), Prepared.frame, question,
     )  # fmt: skip
 
 

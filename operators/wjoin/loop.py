@@ -122,6 +122,9 @@ class WindowLoop:
             return
         feed = self._feeds[number]
         portion = feed.read(self._rows_at_a_time)
+        if not feed.is_silent:
+            for other in self._feeds:
+                other.is_silent = False
         began = time.monotonic()
         self._started[number] = self._started[number] or began
         if portion is not None:
@@ -143,9 +146,14 @@ class WindowLoop:
             # Where an order is still to be found out, all keep pace, so that it can be of use.
             knows = self._is_live or all(self._feeds[i].is_ordered for i in open_)
             frontiers = [feed.frontier if knows else 0 for feed in self._feeds]
-            return min(ready, key=lambda i: (frontiers[i], self._feeds[i].report.rows_in))
+            return min(ready, key=lambda i: self._turn_of(i, frontiers[i]))
         self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
         return None
+
+    def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
+        """Who is furthest behind comes first, unless it has just had nothing to say."""
+        feed = self._feeds[number]
+        return feed.is_silent, frontier, feed.report.rows_in
 
     def _is_ready(self, number: int) -> bool:
         inbox = self._inboxes.get(number)

@@ -89,7 +89,7 @@ class WindowQuestion:
 
 def _plain(schema: pa.Schema, name: str) -> pa.Schema:
     for column in schema.names:
-        if column.startswith(RESERVED):
+        if column.lower().startswith(RESERVED):
             raise InputError(
                 f"{name}: column {column!r}: names that begin with {RESERVED!r} are kept for our "
                 "own columns; rename it"

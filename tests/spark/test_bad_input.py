@@ -243,11 +243,26 @@ def test_keys_with_a_collation() -> None:
     )  # fmt: skip
 
 
-def test_frames_of_two_sessions() -> None:
-    other = cluster().newSession().sql("select 1L t")
-    each_refused(frames()[0], other, "left", "right", "different Spark sessions")
-    for join in (matwin.spark.bestmatch_join, matwin.spark.epsilon_join):
-        refused(lambda join=join: join(frames()[0], other, on={"t": 1}), "different Spark sessions")
+def test_frames_of_two_sessions_of_an_application() -> None:
+    """As in `foreachBatch`, whose frames have a session of their own."""
+    one = cluster().sql("select 1L t, 'a' x")
+    other = cluster().newSession().sql("select 1L t, 'b' y")
+    found = matwin.spark.epsilon_join(one, other, on={"t": 1}, strips=1)
+    assert found.toArrow().to_pydict() == {"t_left": [1], "x": ["a"], "t_right": [1], "y": ["b"]}
+
+
+def test_names_of_ours_whatever_their_case() -> None:
+    one, other = cluster().sql("select 1L t, 5 `Matwin value`"), cluster().sql("select 1L t")
+    refused(lambda: matwin.spark.epsilon_join(one, other, on={"t": 1}), "'Matwin value'", "rename")
+    refused(
+        lambda: matwin.spark.window_join({"a": one, "b": other}, time="t", windows=1),
+        "'Matwin value'", "rename",
+    )  # fmt: skip
+
+
+def test_output_names_that_spark_can_not_tell_apart() -> None:
+    one, other = cluster().sql("select 1L t, 5 X"), cluster().sql("select 1L t, 6 x")
+    refused(lambda: matwin.spark.epsilon_join(one, other, on={"t": 1}), "output", "'X'", "'x'")
 
 
 # ── what only a task can find ────────────────────────────────────────────────────────────────

@@ -104,9 +104,9 @@ def found() -> pa.Table:
     columns = []
     for name in VALUES:
         kind = pa.float64() if name == "float" else types.field(name).type
-        value = F.col(f"`{name}`").cast(spark_type(kind))
+        rows = rows.withColumn(f"{name} value", F.col(f"`{name}`").cast(spark_type(kind)))
         for number, (layout, reach) in enumerate(cases(name)):
-            ends = parts_of(layout, reach, value, F.col("hash"), F.col("salt"), kind)
+            ends = parts_of(layout, reach, kind, value=f"{name} value", hashed="hash", salt="salt")
             for end, part in zip(("first", "last"), ends, strict=True):
                 columns.append(part.alias(f"{name} {number} {end}"))
     return rows.select("hash", "salt", *columns).toArrow()

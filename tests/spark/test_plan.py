@@ -21,12 +21,13 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringT
 from routes import parts_of_rows
 
 import matwin
-from matwin.spark.layout import ANCHOR, INT_MAX, INT_MIN, Group, Layout, Reach
+from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
 from matwin.spark.plan import TASK_ROWS, Asked, Plan, Sample, expected, plan_of
 from matwin.spark.slots import Slots
 
 # ── no pair is lost, none is doubled ─────────────────────────────────────────────────────────
 
+INT_MIN, INT_MAX = INT64
 EDGES = [INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX - 1, INT_MAX]
 ODD = [
     0.0, -0.0, 5e-324, -5e-324, 0.1, 0.2, 0.3, 0.1 + 0.2, 0.7, 1.0, -1.0, 1e16, 1e16 + 2, 2.0**53,
