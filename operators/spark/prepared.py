@@ -82,8 +82,8 @@ class Prepared:
 
     def mapped(self, work: Work, output: StructType) -> DataFrame:
         """What some work makes of the parts."""
-        check_executors(session_of(self.frames), self.operator)
         plan = self.plan
+        check_executors(session_of(self.frames), self.operator)
         task = Task(
             self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
             self.options.embedded, arrow_schema(output, "output"),

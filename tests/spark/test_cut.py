@@ -18,9 +18,10 @@ pytest.importorskip("pyspark", reason="matwin.spark can't be imported without py
 
 from routes import parts_of_rows
 
-from matwin.spark.layout import ANCHOR, INT_MAX, INT_MIN, Group, Layout, Reach
+from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
 
 pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+INT_MIN, INT_MAX = INT64
 
 HOUR = 3_600 * 10**6
 SPRING = 1_710_054_000 * 10**6  # 2024-03-10 07:00 UTC: New York goes from 2:00 to 3:00

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from sparks import cluster, frame, needs_spark, same
+from sparks import cluster, frame, needs_spark, same, setting
 
 import matwin
 
@@ -132,10 +132,21 @@ def test_tolerances_without_limits() -> None:
         epsilon(open_below, by="k"), epsilon(open_below, "anti", 3, by="k"),
         best({"t": (None, 0)}, strips=5), best({"t": None, "x": 0.25}, strips=x_bounds),
         best({"t": None}, "full", strips=3, by=["k"], keep_unmatched=True),
-        best({"t": (None, 0), "x": (0, 0.5)}, "right", x_bounds, "partial", distances=True),
+        best({"t": (None, 0), "x": (0, 0.5)}, "right", x_bounds, "partial"),
         best({"t": None, "x": None}, "inner"), epsilon({"t": None, "x": 0.0}, "full", x_bounds),
     ]  # fmt: skip
     assert min(check_all(TRAPPED, asked)) > 0
+
+
+def test_distances_without_a_limit() -> None:
+    """They may be larger than a long, and are as exact as those of the embedded join."""
+    low, high = -(2**63), 2**63 - 1
+    tables = [pa.table({"t": [low]}), pa.table({"t": [high]})]
+    frames = [frame(cluster(), table) for table in tables]
+    asked: dict[str, Any] = {"on": {"t": None}, "distances": True}
+    found = matwin.spark.bestmatch_join(*frames, **asked, strips=1).toArrow()
+    expected = matwin.bestmatch_join(*tables, **asked).read_all()
+    assert found["t_distance"].to_pylist() == expected["t_distance"].to_pylist() == [high - low]
 
 
 def test_orders() -> None:
@@ -227,6 +238,12 @@ def test_names_that_are_hostile_or_differ() -> None:
 
 
 def test_names_that_differ_in_case_only() -> None:
+    """Where Spark is told to look at their case; elsewhere they are refused."""
+    with setting(cluster(), "spark.sql.caseSensitive", "true"):
+        joined_by_case()
+
+
+def joined_by_case() -> None:
     tables = [pa.table({t: [1, 5, 9], v: [1, 2, 3]}) for t, v in (("t", "V"), ("T", "v"))]
     asked = [
         epsilon({("t", "T"): 4}, "full", [5]),
