@@ -16,7 +16,7 @@ PIP_COMPILE = env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/
 	--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	$(if $(UPGRADE),--upgrade)
 
-.PHONY: help demo test check bench docs lock clean env-base env-demo env-dev wheel
+.PHONY: help demo test campaign check bench docs lock clean env-base env-demo env-dev wheel
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: env-demo ## See it work: a year of flights and the weather before each
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+campaign: env-dev ## Run the long proofs too: more kills, flips, examples, clusters (hours)
+	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	$(BIN)/ruff check .

@@ -52,6 +52,10 @@ def missing() -> str | None:
     return None
 
 
+needs_campaign = pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "campaign",
+    reason="it takes a minute: make campaign runs it",
+)
 needs_spark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 # ── the cluster ──────────────────────────────────────────────────────────────────────────────

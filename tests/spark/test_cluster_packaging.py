@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sparks import needs_spark
+from sparks import needs_campaign, needs_spark
 
 import matwin
 
@@ -188,6 +188,7 @@ def test_the_wheel_as_a_py_file(home: Path, wheel: Path, bare: Path) -> None:
     assert told["compiled again"] == told["compiled"]
 
 
+@needs_campaign
 def test_a_packed_environment(home: Path, wheel: Path, tmp_path: Path) -> None:
     """The kernels that were compiled before packing come along."""
     site = environment(tmp_path / "environment")

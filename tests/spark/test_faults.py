@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sparks import frame, needs_spark, new_session, prepare, same
+from sparks import frame, needs_campaign, needs_spark, new_session, prepare, same
 from support import call_in_child
 
 import matwin
@@ -331,6 +331,7 @@ def application(folder: str) -> dict[str, Any]:
     return {"was_let_go": notes.was_let_go(), "left": left}
 
 
+@needs_campaign
 def test_second_attempts_beside_the_first_and_the_end(tmp_path: Path, expected: pa.Table) -> None:
     """Speculative execution: two attempts of a task go on at once, each with a file to write."""
     told = call_in_child(application, str(tmp_path))

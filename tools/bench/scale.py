@@ -116,7 +116,7 @@ def measured(rows: int, master: str, slots: int) -> Scale:
         timed += [Timed(run, costs.seconds(run), False) for run in large]
         big = outlook(
             costs, CLUSTER, rows=BIG_ROWS, results=BIG_ROWS, row_bytes=bench.row_bytes,
-            reach=120.0, span=BIG_DAYS * 86_400.0, largest_part=4e6, most_parts=20_000,
+            reach=120.0, span=BIG_DAYS * 86_400.0, largest_part=4e6, most_parts=2_500,
         )  # fmt: skip
         return Scale(copies, costs, timed, bench.row_bytes, big)
 
