@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sparks import needs_spark
+from sparks import needs_campaign, needs_spark
 
 import matwin
 
 pytestmark = [
-    needs_spark, pytest.mark.spark, pytest.mark.disk, pytest.mark.slow,
+    needs_campaign, needs_spark, pytest.mark.spark, pytest.mark.disk, pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
 ]  # fmt: skip
 

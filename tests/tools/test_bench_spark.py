@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparks import cluster, needs_spark
+from sparks import cluster, needs_campaign, needs_spark
 
 from matwin.storage.errors import InputError
 from matwin.tools.bench import spark, spark_measures, spark_rivals
@@ -54,6 +54,7 @@ def test_no_two_partners_are_equally_good_where_spark_gives_one(tmp_path: Path) 
     assert NEAREST.embedded(NEAREST.written(tmp_path)) == NEAREST.rows
 
 
+@needs_campaign
 @needs_spark
 @pytest.mark.parametrize(
     ("case", "rivals"),
@@ -83,6 +84,7 @@ def test_rivals_find_the_same_rows(
     assert Bench(session, tmp_path, 1).compare(case, *known) > case.rows // 2
 
 
+@needs_campaign
 @needs_spark
 def test_a_rival_that_finds_other_rows_is_an_error(tmp_path: Path) -> None:
     bench = Bench(cluster(), tmp_path, 1)
@@ -102,6 +104,7 @@ def test_a_rival_that_spark_does_not_know_is_told() -> None:
 # ── measures ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@needs_campaign
 @needs_spark
 def test_the_command_prints_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -121,6 +124,7 @@ def test_the_command_prints_what_it_measured(
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_campaign
 @needs_spark
 def test_the_embedded_join_and_the_child_answer_alike(tmp_path: Path) -> None:
     overhead = Bench(cluster(), tmp_path, 1).overhead(WINDOW)
