@@ -58,12 +58,18 @@ def ids_in(batches: Iterable[pa.RecordBatch]) -> list[int]:
 
 # ── child processes ──────────────────────────────────────────────────────────────────────────────
 
-# Arrow imports pandas by itself wherever it is installed, 40 MB that are not ours to measure.
-# Spark Connect needs pandas, so it is here; the children whose memory is measured do without.
+# Arrow imports pandas by itself where it is installed, 40 MB that are not ours to measure.  Spark
+# Connect needs pandas, so it is here; children that are measured do without, as most users would.
 _CALL = """
 import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
 if "spark" not in sys.argv[1]:
-    sys.modules["pandas"] = None
+    sys.meta_path.insert(0, Without())
 import json, support
 value = support.loaded(sys.argv[1], sys.argv[2])(*json.load(sys.stdin))
 print(json.dumps(value), flush=True)
