@@ -6,7 +6,7 @@
 There is one session per process, and all tests that use it belong to one group, so that a run of
 pytest with several workers starts it once:
 
-    pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+    pytestmark = [needs_spark, pytest.mark.spark]
 
 The session's time zone has daylight-saving time, which no result may depend on.  A folder of links
 stands for Spark's own, because workers write their logs into it.

@@ -9,7 +9,7 @@ owned by the part of its anchor row.  A row of another side is in every part whe
 reach it: with ``lo <= t - anchor <= hi``, in the strips from the first whose end lies above
 ``t - hi`` to the last whose begin is not above ``t - lo``.
 
-Three ways of dividing the work, which can be mixed:
+Ways of dividing the work, which can be mixed:
 
     strips      ranges of the strip attribute, cut by quantiles; other sides have halos
     cold keys   buckets of the keys' hash, no halos at all

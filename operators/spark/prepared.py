@@ -86,13 +86,13 @@ class Prepared:
         check_executors(session_of(self.frames), self.operator)
         task = Task(
             self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
-            self.options.embedded, arrow_schema(output, "output"),
-            self.part_names(), work,
+            self.options.embedded, arrow_schema(output, "output"), self.part_names(), work,
             self.arguments,
         )  # fmt: skip
         return self.exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
 
     def part_names(self) -> tuple[str, ...]:
+        """What each part is called, with its bounds as values of the column."""
         layout, kind = self.plan.layout, self.exchange.strip_type
         shown = None if kind is None else partial(_bound_text, kind)
         return tuple(layout.name(part, shown) for part in range(layout.parts))
@@ -102,9 +102,7 @@ class Prepared:
         if not self.exchange.marks_own:
             return columns
         names = helper_names("own", self.frames, self.question.suffixes)
-        return tuple(
-            (*mine, (name, OWN)) for mine, name in zip(columns, names, strict=True)
-        )  # fmt: skip
+        return tuple((*mine, (name, OWN)) for mine, name in zip(columns, names, strict=True))
 
     def with_frames(self, frames: Mapping[str, DataFrame]) -> Prepared:
         """The same question on other rows with the same columns."""

@@ -14,6 +14,7 @@ Nothing here imports Spark but to ask which task it is.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.sources import Batches
-from matwin.storage.columns import order_key
 from matwin.storage.errors import MatwinError
 from matwin.streams import Punctuation, Sorted, Stream
 
@@ -72,14 +72,14 @@ class TaskError(MatwinError):
     """An operator failed in an executor; the message names operator, strip and cause."""
 
 
-class Work:
+class Work(ABC):
     """What a task does with its streams."""
 
+    @abstractmethod
     def __call__(
         self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
     ) -> Iterable[pa.RecordBatch]:
         """The batches that come out."""
-        raise NotImplementedError
 
 
 def _local(options: dict[str, Any]) -> dict[str, Any]:
@@ -149,10 +149,11 @@ class Streams:
         table = pa.Table.from_batches(chunk)
         upto = self._complete_upto(table)
         tags = table.column(TAG)
-        first = self.part * len(self._task.sides)
+        first, taken = self.part * len(self._task.sides), 0
         for side, columns in enumerate(self._task.columns):
             mine = pc.equal(tags, pa.scalar(first + side, tags.type))
             rows = table.filter(mine).select([slot for _, slot in columns])
+            taken += rows.num_rows
             if rows.num_rows:
                 whole = rows.rename_columns([column for column, _ in columns]).combine_chunks()
                 for batch in whole.to_batches():
@@ -160,6 +161,8 @@ class Streams:
                     self._bytes[side] += batch.nbytes
             if upto is not None:
                 self._waiting[side].append(Punctuation(upto))
+        if taken < table.num_rows:  # copies of one row would meet, and find their matches twice
+            raise AssertionError("Spark has brought rows of two parts together")
         return True
 
     def _chunk(self) -> list[pa.RecordBatch]:
@@ -181,7 +184,7 @@ class Streams:
             return None
         column = table.column(self._task.sort)
         last = column.chunk(column.num_chunks - 1)[-1:]
-        if last.null_count or order_key(last)[0] is None:
+        if last.null_count:
             return None
         if pa.types.is_floating(last.type):
             value = float(last[0].as_py())

@@ -19,7 +19,7 @@ from sparks import cluster, frame, needs_spark, no_job
 import matwin
 from matwin import BudgetError, InputError
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 NOON = dt.datetime(2024, 1, 1, 12)
 TIMES = pa.array([NOON + n * dt.timedelta(minutes=1) for n in range(3)], pa.timestamp("us"))

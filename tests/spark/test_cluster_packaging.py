@@ -31,7 +31,7 @@ from sparks import needs_campaign, needs_spark
 
 import matwin
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, WINDOW = 4000, 3

@@ -34,7 +34,6 @@ def _is_there(name: str) -> bool:
 pytestmark = [
     needs_spark,
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(bool(lacking()), reason=f"Spark Connect needs {', '.join(lacking())}"),
 ]
 

@@ -20,7 +20,7 @@ from routes import parts_of_rows
 
 from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 INT_MIN, INT_MAX = INT64
 
 HOUR = 3_600 * 10**6

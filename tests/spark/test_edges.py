@@ -10,7 +10,7 @@ from sparks import cluster, frame, needs_spark, same, setting
 
 import matwin
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 
 @pytest.mark.parametrize("strips", [1, [2**31 - 1], [2**31 - 5, 2**31 - 2]])

@@ -20,7 +20,7 @@ from sparks import cluster, frame, needs_spark, same, setting
 
 import matwin
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 BOUNDS = [50, 100, 101, 170]
 HOWS = ("inner", "left", "right", "full", "semi", "anti")

@@ -36,7 +36,7 @@ from support import call_in_child
 import matwin
 
 pytestmark = [
-    needs_spark, pytest.mark.spark, pytest.mark.fault, pytest.mark.xdist_group("spark"),
+    needs_spark, pytest.mark.spark, pytest.mark.fault,
 ]  # fmt: skip
 
 ROWS = 20_000

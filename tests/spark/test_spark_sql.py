@@ -18,7 +18,7 @@ from sparks import cluster, frame, needs_spark, same
 
 import matwin
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not REAL.exists(), reason="the real data are not here")

@@ -95,6 +95,15 @@ def test_few_rows_wait_in_window_joins(shape: str, waited: list[int]) -> None:
     assert max(waited) < LIMIT
 
 
+def test_rows_of_two_parts_are_refused() -> None:
+    t, side = rows_of("even")
+    output = pa.schema([("t", pa.int64()), ("x", pa.string())])
+    task = task_of(Epsilon(), {"on": {"t": 2}, "how": "semi"}, "s0", output)
+    mixed = [*pieces_of(t[:100], side[:100], 3), *pieces_of(t[100:200], side[100:200], 4)]
+    with pytest.raises(tasks.TaskError, match="rows of two parts"):
+        list(task.run(mixed))
+
+
 def test_an_error_names_operator_part_and_cause() -> None:
     t, side = rows_of("even")
     output = pa.schema([("t", pa.int64())])

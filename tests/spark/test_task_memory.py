@@ -23,7 +23,6 @@ import matwin
 
 pytestmark = [
     needs_campaign, needs_spark, pytest.mark.spark, pytest.mark.disk, pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
 ]  # fmt: skip
 
 MB = 10**6

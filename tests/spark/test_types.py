@@ -20,7 +20,7 @@ from sparks import cluster, frame, needs_spark, no_job, same, setting
 
 import matwin
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 ROWS = 12
 UTC = dt.UTC

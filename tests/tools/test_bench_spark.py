@@ -26,7 +26,7 @@ from matwin.tools.bench.spark_measures import (
 )
 from matwin.tools.cli import main
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 WINDOW = SparkCase("window", 400, 10, keys=10)
 PLANE = SparkCase("epsilon", 400, 9, dimensions=2)

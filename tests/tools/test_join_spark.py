@@ -40,7 +40,7 @@ HUM = pa.table(
 ON = ["--on", "t:ts=10min"]
 SPARK = ["--engine", "spark"]
 
-pytestmark = [needs_spark, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [needs_spark, pytest.mark.spark]
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from matwin.tools.trace.summary import summarize
 from matwin.tools.trace.walks import walks
 
 # One browser for all: with several workers, all of this file goes to one of them.
-pytestmark = pytest.mark.xdist_group("browser")
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "trace-screenshots"
 
