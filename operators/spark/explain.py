@@ -55,6 +55,8 @@ def explained(prepared: Prepared) -> str:
     lines += labelled("copies", [_copies(plan)])
     lines += labelled("ship", [_ship(shipping_of(prepared))])
     memory = prepared.options.embedded.get("memory", MEMORY)
+    if prepared.exchange.order_type is not None:
+        lines += labelled("sorted", ["by Spark" if plan.is_sorted else "by the tasks, in memory"])
     lines += labelled("memory", [f"{memory} for each task, scratch in the executor's local folder"])
     lines += labelled("output", [", ".join(prepared.output.names)])
     return "\n".join(lines)

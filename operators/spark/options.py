@@ -41,6 +41,8 @@ class SparkOptions:
     ship: str
     embedded: dict[str, Any]
     """What every task gives to the embedded join."""
+    budget_bytes: int
+    """The memory of a task."""
 
     @classmethod
     def of(cls, operator: str, strips: object, ship: object, given: dict[str, Any]) -> SparkOptions:
@@ -49,10 +51,10 @@ class SparkOptions:
             if given.get(name) is not None:
                 raise InputError(f"{operator}({name}=...): {why}")
         embedded = {name: value for name, value in given.items() if name not in _REFUSED}
-        options_of(operator, {"memory": MEMORY, **embedded})
+        task = options_of(operator, {**embedded, "memory": embedded.get("memory") or MEMORY})
         if ship not in SHIPS:
             raise InputError(f"ship={ship!r}; choose one of {', '.join(SHIPS)}")
-        return cls(_strips(strips), str(ship), embedded)
+        return cls(_strips(strips), str(ship), embedded, task.budget_bytes)
 
     def bounds(self, arrow: pa.DataType | None, column: str) -> tuple[Number, ...] | None:
         """The bounds of the strips, where they were given."""

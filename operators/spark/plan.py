@@ -5,7 +5,7 @@
 
 The cost of a layout is the time until its last task ends, counted in rows that one core joins:
 
-    cost = max(all rows with their copies / slots, the largest part)
+    cost = rows with their copies of the slot that ends last x SPARK_SORT where Spark sorts them
          + tasks in a row x TASK_ROWS + tasks x PART_ROWS
 
 Narrow strips spread the work and multiply the halos, wide ones the other way round: with strips w
@@ -15,6 +15,7 @@ is the replication factor (docs/SCALE.md).
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +24,10 @@ import numpy as np
 
 from .layout import ANCHOR, Group, Int64s, Layout, Number, Reach, Values
 
-TASK_ROWS = 30_000
+TASK_ROWS = 70_000
 """What starting a task costs, in rows that could be joined meanwhile."""
+SPARK_SORT = 1.2
+"""What a row costs that Spark sorts, beside one that its task sorts in memory."""
 PART_ROWS = 1_000
 """What the driver's bookkeeping of a part costs."""
 LARGEST_PART = 4_000_000
@@ -62,6 +65,8 @@ class Asked:
     may_salt: bool
     slots: int
     strips: int | None = None
+    unsorted_rows: float = 0.0
+    """With so many rows a part need not come sorted: its task sorts them in its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Plan:
     """Expected rows of each side in each part."""
     slots: int
     reason: str
+    unsorted_rows: float = 0.0
 
     @property
     def parts(self) -> int:
@@ -97,16 +103,35 @@ class Plan:
     @property
     def cost(self) -> float:
         """Rows that are joined one after the other, task starts included."""
-        total = self.total
         waves = math.ceil(self.parts / self.slots)
-        joined = max(total.sum() / self.slots, total.max())
+        joined = last_end(self.total, self.slots) * (SPARK_SORT if self.is_sorted else 1)
         return float(joined + waves * TASK_ROWS + self.parts * PART_ROWS)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether Spark sorts the parts; unknown parts may be large."""
+        return not self.rows or float(self.total.max()) > self.unsorted_rows
+
+
+def last_end(loads: Values, slots: int) -> float:
+    """When the last of these tasks ends if whoever is free takes the next.
+
+    >>> last_end(np.array([4.0, 4.0, 4.0]), 2)
+    8.0
+    """
+    busy = [0.0] * slots
+    for load in loads.tolist():
+        heapq.heapreplace(busy, busy[0] + load)
+    return max(busy)
 
 
 def plan_of(samples: Mapping[str, Sample], asked: Asked) -> Plan:
     """The cheapest plan for these rows."""
     plans = [
-        expected(layout, reaches, samples, asked.slots, reason)
+        replace(
+            expected(layout, reaches, samples, asked.slots, reason),
+            unsorted_rows=asked.unsorted_rows,
+        )
         for reaches in asked.reaches
         for layout, reason in _candidates(samples, reaches, asked)
     ]
@@ -132,7 +157,8 @@ def _candidates(
     rows = sum(sample.rows for sample in samples.values())
     most = max(1, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
     least = 1 if asked.strips else min(most, math.ceil(rows / LARGEST_PART))
-    counts = [asked.strips] if asked.strips else _counts(asked.slots, least, most)
+    wished = 1.1 * rows / asked.unsorted_rows if asked.unsorted_rows else 1.0
+    counts = [asked.strips] if asked.strips else _counts(asked.slots, least, most, wished)
     if least == 1 and not asked.strips:
         yield Layout(), "few rows: one task"
     for count in counts:
@@ -144,8 +170,10 @@ def _candidates(
         yield Layout(), "no bounded attribute and no key to divide by: one task"
 
 
-def _counts(slots: int, least: int, most: int) -> list[int]:
-    found = {min(most, max(least, slots * times)) for times in (1, 2, 4, 8)}
+def _counts(slots: int, least: int, most: int, wished: float) -> list[int]:
+    """Numbers of parts worth a try, in whole waves."""
+    times = {1, 2, 4, 8, math.ceil(least / slots), math.ceil(wished / slots)}
+    found = {min(most, slots * n) for n in times if slots * n >= min(least, most)}
     return sorted(count for count in found if count > 1) or [1]
 
 

@@ -29,6 +29,9 @@ from .sample import Looked, looked_at
 from .ship import sent
 from .task import OWN, Task, Work, unique_name
 
+SORTED_SHARE = 1 / 6
+"""Rows that take this share of a budget are joined within it, unsorted as they come."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -53,6 +56,8 @@ class Prepared:
     question: Any
     """What is asked, as the embedded joins know it."""
     may_salt: bool = True
+    can_sort: bool = False
+    """Whether the operator itself sorts rows that fit its memory, faster than Spark does."""
 
     @cached_property
     def looked(self) -> Looked:
@@ -73,8 +78,16 @@ class Prepared:
             self.reaches, self.exchange.strip_type is not None,
             bool(route.keys), self.may_salt, self.looked.slots,
             self.options.strips if isinstance(self.options.strips, int) else None,
+            self._unsorted_rows(),
         )  # fmt: skip
         return plan_of(self.looked.samples, asked)
+
+    def _unsorted_rows(self) -> float:
+        """How many rows a task surely sorts in its memory; none where rows may have any size."""
+        widths = [fixed_width(frame.schema) for frame in self.frames.values()]
+        if not self.can_sort or None in widths:
+            return 0.0
+        return self.options.budget_bytes * SORTED_SHARE / max(filter(None, widths), default=1)
 
     def frame(self) -> DataFrame:
         """The result, not yet computed."""
@@ -82,14 +95,16 @@ class Prepared:
 
     def mapped(self, work: Work, output: StructType) -> DataFrame:
         """What some work makes of the parts."""
-        plan = self.plan
+        plan, exchange = self.plan, self.exchange
+        if not plan.is_sorted:
+            exchange = replace(exchange, order_type=None)
         check_executors(session_of(self.frames), self.operator)
         task = Task(
-            self.operator, tuple(self.frames), self._columns(), self.exchange.sort,
+            self.operator, tuple(self.frames), self._columns(), exchange.sort,
             self.options.embedded, arrow_schema(output, "output"), self.part_names(), work,
             self.arguments,
         )  # fmt: skip
-        return self.exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
+        return exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
 
     def part_names(self) -> tuple[str, ...]:
         """What each part is called, with its bounds as values of the column."""
@@ -130,6 +145,18 @@ def helper_names(
     for side in frames:
         found.append(unique_name(f"{what}_{side}", [*taken, *found]))
     return tuple(found)
+
+
+def fixed_width(schema: pa.Schema) -> int | None:
+    """Bytes of a row; None where a column has no fixed size.
+
+    >>> fixed_width(pa.schema({"t": pa.int64(), "k": pa.int32()}))
+    12
+    """
+    try:
+        return sum(-(-int(kind.bit_width) // 8) for kind in schema.types)
+    except ValueError:
+        return None
 
 
 def _bound_text(kind: pa.DataType, bound: Number) -> str:

@@ -91,7 +91,7 @@ def prepare_windows(
         output, chosen,
         {name: _needed(question, number) for number, name in enumerate(frames)},
         lambda narrow: prepare_windows(narrow, **arguments, ship="full", **unlimited),
-        partial(_renamed, question), Prepared.frame, question,
+        partial(_renamed, question), Prepared.frame, question, can_sort=True,
     )  # fmt: skip
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sparks import cluster, frame, needs_spark, same, setting
 
 import matwin
+from matwin.spark.two_sided import prepare_epsilon
 
 pytestmark = [needs_spark, pytest.mark.spark]
 
@@ -55,3 +57,15 @@ def test_what_has_no_hash_is_shipped_whole() -> None:
         where={("a.m", "b.m"): lambda a, b: True},
     )  # fmt: skip
     assert found.count() == 1
+
+
+@pytest.mark.parametrize("rows, tasks", [(300_000, 1), (300_000, 5), (20_001, 1), (19_000, 3)])
+def test_a_sample_is_of_all_rows_alike(rows: int, tasks: int) -> None:
+    table = cluster().range(0, rows, 1, tasks).selectExpr("id AS t")
+    samples = prepare_epsilon(table, table, on={"t": 5}).looked.samples
+    assert list(samples) == ["left", "right"]
+    for sample in samples.values():
+        assert len(sample.values) == len(set(sample.values.tolist())) == min(rows, 20_000)
+        assert sample.rows == pytest.approx(rows, rel=0.03)
+        tenths = np.bincount(sample.values * 10 // rows, minlength=10) / len(sample.values)
+        assert tenths == pytest.approx(np.full(10, 0.1), abs=0.012)

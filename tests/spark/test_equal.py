@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sparks import cluster, frame, needs_spark, same, setting
 
 import matwin
+from matwin.spark.windows import prepare_windows
 
 pytestmark = [needs_spark, pytest.mark.spark]
 
@@ -291,6 +292,20 @@ def test_window_joins_of_four() -> None:
         ("window_join", {"time": times, "windows": star}, {"strips": 3}),
     ]  # fmt: skip
     assert min(check_all(streams(4, 24), asked)) > 0
+
+
+def test_window_joins_that_the_tasks_sort_themselves() -> None:
+    narrow = {name: table.drop(["k"]) for name, table in streams(3, 60).items()}
+    frames = {name: frame(cluster(), table) for name, table in narrow.items()}
+    for strips, is_sorted in ((3, False), (None, False), (BOUNDS, True)):
+        plan = prepare_windows(frames, time="t", windows=5, strips=strips).plan
+        assert plan.is_sorted == is_sorted
+    asked = [
+        windows(5, 3), windows(5, 3, by="n"), windows(8, 4, "partial", by="n"),
+        windows({("a", "b"): 4, ("b", "c.d"): (-6, 2)}, 3),
+        windows(9, None, where={("a.x", "b.x"): 0.25}),
+    ]  # fmt: skip
+    assert min(check_all(narrow, asked)) > 0
 
 
 # ── by chance ────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from routes import parts_of_rows
 
 import matwin
 from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
-from matwin.spark.plan import TASK_ROWS, Asked, Plan, Sample, expected, plan_of
+from matwin.spark.plan import LARGEST_PART, TASK_ROWS, Asked, Plan, Sample, expected, plan_of
 from matwin.spark.slots import Slots
 
 # ── no pair is lost, none is doubled ─────────────────────────────────────────────────────────
@@ -240,6 +240,23 @@ def test_many_rows_use_all_slots() -> None:
     assert plan.parts >= SLOTS
     assert heaviest(plan) < 1.5 / plan.parts
     assert plan.replication == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("slots", [2, 3, 8])
+def test_tasks_come_in_whole_waves(slots: int) -> None:
+    samples = {n: side(uniform(seed=i), weight=500) for i, n in enumerate(("left", "right"))}
+    plan = plan_of(samples, asked(Reach(-5, 5), slots=slots))
+    assert plan.parts % slots == 0
+    assert plan.total.max() < 1.2 * LARGEST_PART
+
+
+def test_parts_are_cut_so_that_tasks_can_sort_them() -> None:
+    samples = {n: side(uniform(seed=i), weight=500) for i, n in enumerate(("left", "right"))}
+    plan = plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1e6))
+    assert not plan.is_sorted
+    assert plan.parts == 12
+    assert plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1e4)).is_sorted
+    assert plan_of(samples, asked(Reach(-5, 5), slots=2)).is_sorted
 
 
 @pytest.mark.parametrize("may_strip", [True, False])

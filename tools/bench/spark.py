@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MASTER = "local[2]"
-CONF = {"spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8"}
+CONF = {
+    "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",  # rows are narrow: docs/SPARK.md
+}  # fmt: skip
 PARTS = ("window", "epsilon", "bestmatch", "embedded", "ship", "executors")
 BEST_ROWS = 20_000
 TIMES_EMBEDDED = 2.5
