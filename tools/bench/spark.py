@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[SparkVersus]]]]:
     """What is asked beside Spark SQL, by part; a part of the rows where a plan tests all pairs."""
     few = min(rows, BEST_ROWS)
-    tenth, twentieth = max(rows // 10, 1), max(rows // 20, 1)
+    tenth = max(rows // 10, 1)
     return {
         "window": [
             (
@@ -117,7 +117,7 @@ def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[Spar
         "epsilon": [
             (
                 SparkCase("epsilon", rows, 9, dimensions=dimensions, seed=seed),
-                [SparkVersus(CELLS, rows, 20), SparkVersus(PLAIN, twentieth, 20)],
+                [SparkVersus(CELLS, rows, 20), SparkVersus(PLAIN, tenth, 20)],
             )
             for dimensions in (2, 1)
         ],
