@@ -6,8 +6,8 @@
 Thresholds are literals in the type of the comparison, moved by the tolerance here, where whole
 numbers have no limits.  Nothing overflows, and no time zone comes in.
 
-Trees are written as SQL text: Spark parses a thousand strips in the time in which Python could talk
-to it about twenty.
+Expressions are written as SQL text: Spark parses a thousand strips in the time in which Python
+could talk to it about twenty.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from .frames import spark_type
 from .layout import INT64, Group, Layout, Limits, Number, Reach, Thresholds
@@ -75,19 +73,17 @@ def _tree(value: str, edges: Sequence[str], below: int, leaf: Callable[[int], st
 
 def parts_of(
     layout: Layout, reach: Reach, arrow: pa.DataType, *, value: str, hashed: str, salt: str
-) -> tuple[Column, Column]:
+) -> tuple[str, str]:
     """The first and the last part of a row; its value, hash and salt are columns of these names."""
     names = quoted(value), quoted(salt)
     if layout.shared is not None:
-        first, last = _parts_of_group(layout.shared, reach, arrow, *names)
-    else:
-        cold = f"CAST(pmod({quoted(hashed)}, {layout.cold}L) AS INT)"
-        groups = [(key, _parts_of_group(group, reach, arrow, *names)) for key, group in layout.hot]
-        first, last = (
-            _by_key(quoted(hashed), {key: ends[end] for key, ends in groups}, cold)
-            for end in (0, 1)
-        )
-    return F.expr(first), F.expr(last)
+        return _parts_of_group(layout.shared, reach, arrow, *names)
+    cold = f"CAST(pmod({quoted(hashed)}, {layout.cold}L) AS INT)"
+    groups = [(key, _parts_of_group(group, reach, arrow, *names)) for key, group in layout.hot]
+    first, last = (
+        _by_key(quoted(hashed), {key: ends[end] for key, ends in groups}, cold) for end in (0, 1)
+    )
+    return first, last
 
 
 def _by_key(hashed: str, hot: Mapping[int, str], cold: str) -> str:
@@ -123,31 +119,40 @@ def _salted(group: Group, strip: int, salt: str) -> str:
     return str(start) if salts == 1 else f"CAST({start}L + pmod({salt}, {salts}L) AS INT)"
 
 
-def is_finite(column: Column, arrow: pa.DataType) -> Column:
-    """Whether the value is there, and is a number where it should be one."""
-    there = column.isNotNull()
-    if pa.types.is_floating(arrow):
-        value = column.cast("double")
-        limit = F.lit(float("inf"))
-        there = there & ~F.isnan(value) & (value != limit) & (value != -limit)
-    return there
+def is_finite(name: str, arrow: pa.DataType) -> str:
+    """Whether a column's value is there, and is a number where it should be one."""
+    there = is_key(name, arrow)
+    if not pa.types.is_floating(arrow):
+        return there
+    return f"{there} AND abs({cast(name, pa.float64())}) <> CAST('Infinity' AS DOUBLE)"
 
 
-def key_column(column: Column, arrow: pa.DataType) -> Column:
+def is_key(name: str, arrow: pa.DataType) -> str:
+    """Whether a key can be equal to another: not null, not NaN."""
+    there = f"{quoted(name)} IS NOT NULL"
+    if not pa.types.is_floating(arrow):
+        return there
+    return f"{there} AND NOT isnan({cast(name, pa.float64())})"
+
+
+def cast(name: str, arrow: pa.DataType) -> str:
+    """A column in the type of a comparison."""
+    return f"CAST({quoted(name)} AS {spark_type(arrow).simpleString()})"
+
+
+def hash_of(keys: Mapping[str, pa.DataType]) -> str:
+    """One number for a row's keys."""
+    return f"xxhash64({', '.join(_key(*key) for key in keys.items())})" if keys else "0L"
+
+
+def _key(name: str, arrow: pa.DataType) -> str:
     """A key so that equal ones of different types have the same hash, -0.0 and 0.0 too."""
     if pa.types.is_floating(arrow):
-        value = column.cast("double")
-        return F.when(value == 0.0, F.lit(0.0)).otherwise(value)
+        value = cast(name, pa.float64())
+        return f"CASE WHEN {value} = 0D THEN 0D ELSE {value} END"
     if pa.types.is_integer(arrow) or pa.types.is_temporal(arrow):
-        return column.cast(spark_type(arrow))
-    return column
-
-
-def hash_of(keys: Mapping[str, pa.DataType]) -> Column:
-    """One number for a row's keys."""
-    if not keys:
-        return F.lit(0).cast("long")
-    return F.xxhash64(*(key_column(F.col(quoted(name)), kind) for name, kind in keys.items()))
+        return cast(name, arrow)
+    return quoted(name)
 
 
 def quoted(name: str) -> str:

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, MapType, StructType, VariantType
 
-from .cut import hash_of, is_finite, parts_of, quoted
+from .cut import cast, hash_of, is_finite, is_key, parts_of, quoted
 from .frames import Frame, spark_type
 from .layout import ANCHOR, Layout, Reach
 from .slots import Slots
 from .task import OWN, PART, SORT, TAG
 
 VALUE, HASH, SALT, USABLE = "matwin value", "matwin hash", "matwin salt", "matwin usable"
-PARTS, OWN_HERE = "matwin part", "matwin own"
+_PART = "`matwin part`"
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,11 @@ class Route:
     keeps_rejected: bool = False
 
     @property
-    def usable(self) -> Column:
+    def usable(self) -> str:
         """Whether a row can match at all."""
-        tests = [is_finite(F.col(quoted(name)), kind) for name, kind in self.finite.items()]
-        tests += [_is_key(F.col(quoted(name)), kind) for name, kind in self.keys.items()]
-        return reduce(lambda a, b: a & b, tests, F.lit(True))
-
-
-def _is_key(column: Column, kind: pa.DataType) -> Column:
-    """Whether a key can be equal to another: not null, not NaN."""
-    there = column.isNotNull()
-    return there & ~F.isnan(column.cast("double")) if pa.types.is_floating(kind) else there
+        tests = [is_finite(*attribute) for attribute in self.finite.items()]
+        tests += [is_key(*key) for key in self.keys.items()]
+        return " AND ".join(tests) or "TRUE"
 
 
 @dataclass(frozen=True)
@@ -108,64 +102,66 @@ class Exchange:
         self, number: int, name: str, slots: Slots, layout: Layout, reach: Reach
     ) -> DataFrame:
         route = self.routes[name]
-        part = F.col(quoted(PARTS))
-        columns = [(part * len(self.routes) + number).cast("int").alias(TAG)]
+        columns = [F.expr(f"CAST({_PART} * {len(self.routes)} + {number} AS INT) AS {TAG}")]
         for slot, kind in enumerate(slots.types):
             column = slots.column_of(name, slot)
             value = F.lit(None).cast(kind) if column is None else F.col(quoted(column))
             columns.append(value.alias(f"s{slot}"))
         if self.sort == SORT:
             assert self.order_type is not None and route.order is not None
-            value = F.col(quoted(route.order)).cast(spark_type(self.order_type))
-            columns.append(value.alias(SORT))
+            columns.append(F.expr(f"{cast(route.order, self.order_type)} AS {SORT}"))
         if self.marks_own:
-            columns.append(F.col(quoted(OWN_HERE)).alias(OWN))
-        return self._routed(route, layout, reach).select(*columns, part.alias(PART))
+            columns.append(F.expr(f"{self._own(route, layout)} AS {OWN}"))
+        columns.append(F.expr(f"{_PART} AS {PART}"))
+        return self._routed(route, layout, reach).select(*columns)
 
     def _routed(self, route: Route, layout: Layout, reach: Reach) -> DataFrame:
         """The rows with the number of their part, once for each."""
-        frame, kind = self._prepared(route, layout), self.strip_type or pa.int64()
-        names = {"value": VALUE, "hashed": HASH, "salt": SALT}
-        first, last = parts_of(layout, reach, kind, **names)
-        alone = F.pmod(F.col(quoted(SALT)), F.lit(layout.parts).cast("long")).cast("int")
-        if reach.is_anchor:
-            part = _if_usable(first, alone) if route.keeps_rejected else first
-            return frame.withColumn(PARTS, part)
-        parts = F.sequence(first, last)
+        first, last = self._parts(layout, reach)
+        parts = first if reach.is_anchor else f"sequence({first}, {last})"
         if route.keeps_rejected:
-            parts = _if_usable(parts, F.array(alone))
-        copies = frame.withColumn(PARTS, F.explode(parts))
-        if not self.marks_own:
-            return copies
-        home, _ = parts_of(layout, ANCHOR, kind, **names)
-        own = F.col(quoted(PARTS)) == home
-        return copies.withColumn(
-            OWN_HERE, _if_usable(own, F.lit(True)) if route.keeps_rejected else own
-        )
+            alone = f"CAST(pmod({quoted(SALT)}, {layout.parts}L) AS INT)"
+            parts = _if_usable(parts, alone if reach.is_anchor else f"array({alone})")
+        if not reach.is_anchor:
+            parts = f"explode({parts})"
+        return self._prepared(route, layout).selectExpr("*", f"{parts} AS {_PART}")
+
+    def _own(self, route: Route, layout: Layout) -> str:
+        """Whether a copy is the one in the row's own part."""
+        home, _ = self._parts(layout, ANCHOR)
+        own = f"{_PART} = {home}"
+        return _if_usable(own, "TRUE") if route.keeps_rejected else own
+
+    def _parts(self, layout: Layout, reach: Reach) -> tuple[str, str]:
+        kind = self.strip_type or pa.int64()
+        return parts_of(layout, reach, kind, value=VALUE, hashed=HASH, salt=SALT)
 
     def _prepared(self, route: Route, layout: Layout) -> DataFrame:
         """The rows to be sent, with the columns that decide where to."""
         frame = route.frame.frame
-        extra = {VALUE: F.lit(None), HASH: F.lit(0).cast("long"), SALT: F.lit(0).cast("long")}
+        extra = {VALUE: "NULL", HASH: "0L", SALT: "0L"}
         if route.strip is not None and self.strip_type is not None:
-            extra[VALUE] = F.col(quoted(route.strip)).cast(spark_type(self.strip_type))
+            extra[VALUE] = cast(route.strip, self.strip_type)
         if layout.uses_keys:
             extra[HASH] = hash_of(route.keys)
         if layout.has_salts or route.keeps_rejected:
-            extra[SALT] = F.xxhash64(*_hashable(frame.schema))
+            extra[SALT] = f"xxhash64({', '.join(_hashable(frame.schema))})"
         if route.keeps_rejected:
-            return frame.withColumns({**extra, USABLE: route.usable})
-        return frame.filter(route.usable).withColumns(extra)
+            extra[USABLE] = route.usable
+        else:
+            frame = frame.filter(route.usable)
+        return frame.selectExpr(
+            "*", *(f"{value} AS {quoted(name)}" for name, value in extra.items())
+        )
 
 
-def _if_usable(usable: Column, otherwise: Column) -> Column:
-    return F.when(F.col(quoted(USABLE)), usable).otherwise(otherwise)
+def _if_usable(usable: str, otherwise: str) -> str:
+    return f"CASE WHEN {quoted(USABLE)} THEN {usable} ELSE {otherwise} END"
 
 
-def _hashable(schema: StructType) -> list[Column]:
+def _hashable(schema: StructType) -> list[str]:
     """The columns that Spark can hash."""
-    found = [F.col(quoted(field.name)) for field in schema if can_hash(field.dataType)]
-    return found or [F.lit(0)]
+    return [quoted(field.name) for field in schema if can_hash(field.dataType)] or ["0"]
 
 
 def can_hash(kind: DataType) -> bool:

@@ -119,8 +119,13 @@ def _no_empty_folder(path: str) -> Iterator[None]:
 def consumed(frame: DataFrame) -> int:
     """Compute all rows and keep none; how many there were."""
     counted, rows = _counted(frame)
-    counted.write.format("noop").mode("overwrite").save()
+    computed(counted)
     return rows()
+
+
+def computed(frame: DataFrame) -> None:
+    """Compute all rows and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def first_rows(frame: DataFrame, count: int) -> tuple[pa.Table, int]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from matwin.storage.columns import comparable
@@ -33,6 +33,8 @@ from .plan import Sample
 
 SAMPLE_ROWS = 20_000
 SEED = 20011
+ROW_NUMBER = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
+"""Which of its task's rows a row is, from 0; above bit 33 is the task's number."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,13 @@ def looked_at(session: SparkSession, exchange: Exchange) -> Looked:
 
 def _drawn(exchange: Exchange, kind: pa.DataType) -> Iterator[DataFrame]:
     for number, route in enumerate(exchange.routes.values()):
-        value = F.lit(None) if route.strip is None else F.col(quoted(route.strip))
-        rows = route.frame.frame.filter(route.usable).select(
-            F.lit(number).alias("tag"), value.cast(spark_type(kind)).alias("value"),
-            hash_of(route.keys).alias("hash"), F.rand(SEED + number).alias("drawn"),
+        value = "NULL" if route.strip is None else quoted(route.strip)
+        rows = route.frame.frame.filter(route.usable).selectExpr(
+            f"{number} AS tag", f"CAST({value} AS {spark_type(kind).simpleString()}) AS value",
+            f"{hash_of(route.keys)} AS hash", f"rand({SEED + number}) AS drawn",
         )  # fmt: skip
-        likely = F.col("drawn") * (_row_number() + 1) < 2 * SAMPLE_ROWS
+        likely = f"drawn * ({ROW_NUMBER} + 1) < {2 * SAMPLE_ROWS}"
         yield rows.filter(likely).orderBy("drawn").limit(SAMPLE_ROWS)
-
-
-def _row_number() -> Column:
-    """Which of its task's rows a row is, from 0; the task's number is above bit 33."""
-    return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
 
 
 def _sample(rows: pa.Table, *, is_float: bool) -> Sample:

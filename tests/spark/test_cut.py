@@ -109,7 +109,7 @@ def found() -> pa.Table:
         for number, (layout, reach) in enumerate(cases(name)):
             ends = parts_of(layout, reach, kind, value=f"{name} value", hashed="hash", salt="salt")
             for end, part in zip(("first", "last"), ends, strict=True):
-                columns.append(part.alias(f"{name} {number} {end}"))
+                columns.append(F.expr(part).alias(f"{name} {number} {end}"))
     return rows.select("hash", "salt", *columns).toArrow()
 
 

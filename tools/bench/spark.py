@@ -135,7 +135,11 @@ def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[Spar
                 SparkCase("before", rows, 10, keys=1_000, seed=seed),
                 [SparkVersus(ASOF, rows), SparkVersus(CELLS_FIRST, tenth)],
             ),
-            (SparkCase("nearest", few, 20, seed=seed), [SparkVersus(NEAREST, few)]),
+            (
+                SparkCase("bestmatch", tenth, 32, dimensions=2, seed=seed),
+                [SparkVersus(CELLS_WINDOWED, tenth), SparkVersus(PLAIN_WINDOWED, tenth)],
+            ),
+            (SparkCase("nearest", few // 2 or 1, 20, seed=seed), [SparkVersus(NEAREST, few)]),
         ],
     }
 
