@@ -66,7 +66,8 @@ class Asked:
     slots: int
     strips: int | None = None
     unsorted_rows: float = 0.0
-    """With so many rows a part need not come sorted: its task sorts them in its memory."""
+    """With so many rows a part need not come sorted: its task sorts them in its memory.  Rows of
+    the largest side count twice, because a side has a copy while it is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,10 @@ class Plan:
     @property
     def is_sorted(self) -> bool:
         """Whether Spark sorts the parts; unknown parts may be large."""
-        return not self.rows or float(self.total.max()) > self.unsorted_rows
+        if not self.rows:
+            return True
+        largest = np.max(list(self.loads.values()), axis=0)
+        return float((self.total + largest).max()) > self.unsorted_rows
 
 
 def last_end(loads: Values, slots: int) -> float:
@@ -157,7 +161,7 @@ def _candidates(
     rows = sum(sample.rows for sample in samples.values())
     most = max(1, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
     least = 1 if asked.strips else min(most, math.ceil(rows / LARGEST_PART))
-    wished = 1.1 * rows / asked.unsorted_rows if asked.unsorted_rows else 1.0
+    wished = 1.6 * rows / asked.unsorted_rows if asked.unsorted_rows else 1.0
     counts = [asked.strips] if asked.strips else _counts(asked.slots, least, most, wished)
     if least == 1 and not asked.strips:
         yield Layout(), "few rows: one task"

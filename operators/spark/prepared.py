@@ -29,8 +29,10 @@ from .sample import Looked, looked_at
 from .ship import sent
 from .task import OWN, Task, Work, unique_name
 
-SORTED_SHARE = 1 / 6
-"""Rows that take this share of a budget are joined within it, unsorted as they come."""
+SORTED_SHARE = 0.8
+"""Of a task's budget, for rows that come unsorted; the rest is for portions and output."""
+BESIDE_ROW = 32
+"""Bytes that a window join keeps beside a row: its time, its key, its place while it is sorted."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ class Prepared:
     def _unsorted_rows(self) -> float:
         """How many rows a task surely sorts in its memory; none where rows may have any size."""
         widths = [fixed_width(frame.schema) for frame in self.frames.values()]
-        if not self.can_sort or None in widths:
+        known = [width for width in widths if width is not None]
+        if not self.can_sort or len(known) < len(widths):
             return 0.0
-        return self.options.budget_bytes * SORTED_SHARE / max(filter(None, widths), default=1)
+        return SORTED_SHARE * self.options.budget_bytes / (max(known) + BESIDE_ROW)
 
     def frame(self) -> DataFrame:
         """The result, not yet computed."""

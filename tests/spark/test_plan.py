@@ -252,7 +252,7 @@ def test_tasks_come_in_whole_waves(slots: int) -> None:
 
 def test_parts_are_cut_so_that_tasks_can_sort_them() -> None:
     samples = {n: side(uniform(seed=i), weight=500) for i, n in enumerate(("left", "right"))}
-    plan = plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1e6))
+    plan = plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1.5e6))
     assert not plan.is_sorted
     assert plan.parts == 12
     assert plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1e4)).is_sorted
