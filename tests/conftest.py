@@ -29,7 +29,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # groups do nothing with this pytest, which no longer takes the names that xdist gives to tests.
 GROUPS = {
     "tests/spark/": "spark", "tests/tools/test_join_spark.py": "spark",
-    "tests/tools/test_bench_spark.py": "spark", "tests/tools/test_trace_html.py": "browser",
+    "tests/tools/test_bench_spark.py": "spark", "tests/tools/test_bench_scale.py": "spark",
+    "tests/tools/test_trace_html.py": "browser",
 }  # fmt: skip
 
 
