@@ -51,6 +51,8 @@ class Judge:
         self.contest = Contest(question, probe)
         self._stored = (sides[probe].attributes, sides[self.base_name].attributes)
         self.is_fused = self.terms.is_compiled or mode != "best"
+        is_distance = self.terms.is_compiled and list(self.terms.kinds) == [kernel.INT_DISTANCE]
+        self._finds_nearest = is_distance and mode == "best" and self.base.is_one_integer
 
     def search(
         self,
@@ -71,6 +73,7 @@ class Judge:
         """
         limit = probe.rows if limit is None else limit
         down, up = reach or offsets(self.probe, probe, base)
+        is_nearest = self._finds_nearest and not (probe.is_flat or base.is_flat)
         room = capacity
         while first < limit:
             out_probe, out_base = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -81,7 +84,7 @@ class Judge:
                 probe.cells, probe.order, probe.ints, probe.floats,
                 base.cells, base.ints, base.floats,
                 down, up, self.terms.int_bounds, self.terms.float_bounds,
-                self.terms.kinds, self.terms.columns, mode,
+                self.terms.kinds, self.terms.columns, mode, is_nearest,
                 first, limit, *orders, out_probe, out_base, out_keys,
             )  # fmt: skip
             if needed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,63 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_memory_stays_near_the_budget(case: str) -> None:
     assert call_in_child(peak_of, case) <= 16 * 2**20 + 75 * 10**6
+
+
+# ── the nearest of many ──────────────────────────────────────────────────────────────────────
+
+LEAST, MOST = -(2**63), 2**63 - 1
+
+
+def nearest_pairs(
+    left: Sequence[int], right: Sequence[int], lo: int, hi: int, keys: int
+) -> list[tuple[int, int]]:
+    """The pairs of row numbers, by a plain loop; a row's key is its number modulo `keys`."""
+    found = []
+    for i, here in enumerate(left):
+        gaps = {
+            j: abs(there - here)
+            for j, there in enumerate(right)
+            if lo <= there - here <= hi and i % keys == j % keys
+        }
+        found += [(i, j) for j, gap in gaps.items() if gap == min(gaps.values())]
+    return sorted(found)
+
+
+def crowd(kind: str, rows: int, seed: int) -> list[int]:
+    chance = np.random.default_rng(seed)
+    if kind == "edges":
+        drawn = chance.integers(0, 40, rows)
+        return [LEAST + int(n) if n % 2 else MOST - int(n) for n in drawn]
+    span = {"ties": 25, "dense": 300, "sparse": 10**6}[kind]
+    return chance.integers(-span, span, rows).tolist()
+
+
+@pytest.mark.parametrize("on_pages", [False, True])
+@pytest.mark.parametrize("keys", [1, 3])
+@pytest.mark.parametrize(
+    "lo, hi", [(-(10**5), 10**5), (-200, 0), (3, 150), (-40, -2), (0, 0), (-MOST, MOST)], ids=str
+)
+@pytest.mark.parametrize("kind", ["ties", "dense", "sparse", "edges"])
+def test_the_nearest_of_many(kind: str, lo: int, hi: int, keys: int, on_pages: bool) -> None:
+    """More rows within reach than are looked at one by one."""
+    values = crowd(kind, 150, 1), crowd(kind, 170, 2)
+    tables = [
+        pa.table({
+            "t": pa.array(side, pa.int64()), "id": range(len(side)),
+            "k": [f"key {n % keys}" for n in range(len(side))],
+        })
+        for side in values
+    ]  # fmt: skip
+    options: dict[str, Any] = {"schedule": "gallop", **SMALL} if on_pages else {}
+    for how in ("left", "right"):
+        joined = matwin.bestmatch_join(
+            *tables, on={"t": (lo, hi)}, by="k", how=how, **options
+        ).read_all()
+        found = sorted(
+            zip(joined["id_left"].to_pylist(), joined["id_right"].to_pylist(), strict=True)
+        )
+        if how == "left":
+            assert found == nearest_pairs(*values, lo, hi, keys)
+        else:
+            swapped = nearest_pairs(values[1], values[0], -hi, -lo, keys)
+            assert found == sorted((i, j) for j, i in swapped)

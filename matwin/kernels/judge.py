@@ -6,6 +6,9 @@
         eligible base rows    every constraint tested exactly
         ALL: each of them     BEST: those that no other dominates     ANY: the row itself, once
 
+Where cells are the values themselves and the nearest one is best, only the nearest rows are tested:
+a tolerance of an hour then costs what one of a second does.
+
 Integers are tested as ``l + lo <= r <= l + hi`` with saturated sums (a bound may need 65 bits and
 comes in three parts of one sign); floats as ``lo <= r - l <= hi`` in float64.  The keys that BEST
 compares are ``int64`` whatever the type: a distance of integers as an unsigned number with its top
@@ -26,7 +29,7 @@ from numba import njit
 from matwin.storage.columns import INT64_MAX, INT64_MIN
 
 from .skyline import best_first
-from .strips import FROM, LIMIT, advance, saturated, spans_at_start, strips_of
+from .strips import FROM, LIMIT, advance, nearest, saturated, spans_at_start, strips_of
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Float64s: TypeAlias = npt.NDArray[np.float64]
@@ -43,7 +46,7 @@ def judge(
     probe_cells: Int64s, probe_order: Int64s, probe_ints: Int64s, probe_floats: Float64s,
     base_cells: Int64s, base_ints: Int64s, base_floats: Float64s,
     down: Int64s, up: Int64s, int_bounds: Int64s, float_bounds: Float64s,
-    kinds: Int64s, columns: Int64s, mode: Int,
+    kinds: Int64s, columns: Int64s, mode: Int, is_nearest: Int,
     first: Int, limit: Int, order_first: Int, order_last: Int,
     out_probe: Int64s, out_base: Int64s, out_keys: Int64s,
 ) -> tuple[Int, Int, Int]:  # fmt: skip
@@ -55,6 +58,7 @@ def judge(
     last = base_cells.shape[1] - 1
     strips = np.empty((16, 3), np.int64)
     spans = np.empty((16, 2), np.int64)
+    near = np.empty((16, 2), np.int64)
     found = np.empty(64, np.int64)
     keys = np.empty((64, len(kinds)), np.int64)
     sums = np.empty((max(len(int_bounds), 1), 2), np.int64)
@@ -77,10 +81,20 @@ def judge(
             found = np.empty(2 * total, np.int64)
             keys = np.empty((2 * total if mode == BEST else 0, len(kinds)), np.int64)
         _set_sums(probe_ints, row, int_bounds, sums)
-        count = _eligible(
-            probe_floats, base_ints, base_floats, row, sums, float_bounds, spans, strip_count,
-            found, mode == ANY,
-        )  # fmt: skip
+        count = 0
+        if is_nearest:
+            near = nearest(
+                base_cells, probe_cells[row, last], strips, strip_count, spans, near
+            )  # fmt: skip
+            count = _eligible(
+                probe_floats, base_ints, base_floats, row, sums, float_bounds, near, strip_count,
+                found, False,
+            )  # fmt: skip
+        if count == 0:  # also where the nearest has another key with the same hash
+            count = _eligible(
+                probe_floats, base_ints, base_floats, row, sums, float_bounds, spans, strip_count,
+                found, mode == ANY,
+            )  # fmt: skip
         if count == 0:
             continue
         if mode == BEST:

@@ -147,6 +147,32 @@ def advance(
 
 
 @njit(cache=True, nogil=True)
+def nearest(
+    cells: Int64s, value: Int, strips: Int64s, count: Int, spans: Int64s, near: Int64s
+) -> Int64s:
+    """The spans cut down to the rows whose last coordinate is nearest to a value, in `near` (or a
+    longer array); both neighbours' where they are as near.  Few rows stay as they are."""
+    axis = cells.shape[1] - 1
+    if len(near) < count:
+        near = np.empty((2 * count, 2), np.int64)
+    for k in range(count):
+        start, limit = spans[k, FROM], spans[k, LIMIT]
+        near[k, FROM], near[k, LIMIT] = start, limit
+        if strips[k, IS_LOOSE] or limit - start <= FEW_ROWS:
+            continue
+        at = first_at_least(cells, axis, start, limit, value)
+        # Unsigned: a difference may need 64 bits.
+        below = np.uint64(value) - np.uint64(cells[at - 1, axis]) if at > start else np.uint64(0)
+        above = np.uint64(cells[at, axis]) - np.uint64(value) if at < limit else np.uint64(0)
+        near[k, FROM] = near[k, LIMIT] = at
+        if at > start and (at == limit or below <= above):
+            near[k, FROM] = first_at_least(cells, axis, start, at, cells[at - 1, axis])
+        if at < limit and (at == start or above <= below):
+            near[k, LIMIT] = first_above(cells, axis, at, limit, cells[at, axis])
+    return near
+
+
+@njit(cache=True, nogil=True)
 def spans_at_start(strips: Int64s, count: Int, spans: Int64s) -> Int64s:
     """Cursors for the strips, before the first cell; loose strips are always seen whole."""
     if len(spans) < count:

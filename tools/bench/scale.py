@@ -148,13 +148,14 @@ class _Bench:
         return frames[0], frames[1], times
 
     def copies(self, rows: int) -> Iterator[Copies]:
-        """Rows that Spark has shuffled, beside the model."""
+        """Rows that Spark has shuffled, beside the model.  Semi joins: nobody wants all pairs of
+        rows that crowd together."""
         for spread in SPREADS:
             left, right, times = self._frames(spread, rows)
             for reach, strips in ((SPAN // 1000, 8), (SPAN // 100, 8), (SPAN // 100, 32)):
                 half = reach // 2
                 bounds = _quantiles(times, strips)
-                shuffled, _, _ = self._joined(left, right, half, bounds)
+                shuffled, _, _ = self._joined(left, right, half, bounds, how="semi")
                 share = _share(times[1])
                 model = (1 + replication(bounds, -half, half, share)) / 2
                 yield Copies(spread, 2 * half, len(bounds) + 1, model, shuffled / (2 * rows))
@@ -169,14 +170,14 @@ class _Bench:
         return Run(shuffled, found, len(bounds) + 1, self._slots, seconds)
 
     def _joined(
-        self, left: Any, right: Any, half: int, bounds: list[int]
+        self, left: Any, right: Any, half: int, bounds: list[int], how: str = "left"
     ) -> tuple[float, int, float]:
         """Rows shuffled, results, and seconds of one join."""
         import matwin.spark
         from matwin.spark.files import consumed
 
         joined = matwin.spark.epsilon_join(
-            left, right, on={"t": half}, how="left", strips=bounds, ship="full"
+            left, right, on={"t": half}, how=how, strips=bounds, ship="full"
         )
         begun = time.perf_counter()
         with matwin.spark.Meter(self._session) as meter:
