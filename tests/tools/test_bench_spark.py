@@ -178,15 +178,15 @@ def test_it_draws(tmp_path: Path) -> None:
 
 def test_what_is_to_be_reached() -> None:
     reaches = {
-        (case.name, versus.rival.name): versus.reach
+        (case.name, case.rows, versus.rival.name): versus.reach
         for part in spark.questions(1_000_000, 0).values()
         for case, against in part
         for versus in against
     }
-    assert reaches["window join, 1,000 keys", "cells, exploded"] == 2
-    assert reaches["window join, 10 keys", "range join"] == 20
-    assert reaches["ε-join 2-D", "cells, exploded"] == 20
-    assert reaches["left bestmatch 2-D", "cells, window functions"] == 50
+    assert reaches["window join, 1,000 keys", 1_000_000, "cells, exploded"] == 2
+    assert reaches["window join, 10 keys", 1_000_000, "range join"] == 20
+    assert reaches["ε-join 2-D", 1_000_000, "cells, exploded"] == 20
+    assert reaches["left bestmatch 2-D", 20_000, "cells, window functions"] == 50
     assert spark.TIMES_EMBEDDED == 2.5
 
 
