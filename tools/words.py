@@ -146,6 +146,8 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
             raise _wrong(text, "the column was given before")
         ours, theirs = (key, key) if isinstance(key, str) else key
         is_time = _is_time(left, ours) or _is_time(right, theirs)
+        if left.get_field_index(ours) < 0 or right.get_field_index(theirs) < 0:
+            is_time = not _is_numeric(limit or "")  # the join will say which column is missing
         found[key] = None if limit is None else _limit_of(text, limit, is_time=is_time)
     return found
 
@@ -153,6 +155,10 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
 def _is_time(schema: pa.Schema, name: str) -> bool:
     at = schema.get_field_index(name)
     return at >= 0 and is_temporal(plain_type(schema.field(at).type))
+
+
+def _is_numeric(limit: str) -> bool:
+    return all(_NUMBER.fullmatch(part.strip()) for part in limit.split(".."))
 
 
 def _limit_of(text: str, limit: str, *, is_time: bool) -> Any:

@@ -268,6 +268,16 @@ def test_a_time_on_either_side_wants_a_unit() -> None:
         on_of(["x:t=5"], SCHEMA, SCHEMA)
 
 
+@pytest.mark.parametrize("limit", ["1ms", "5", "-1.5..2", "-10min..0s"])
+def test_a_column_that_is_not_there_is_named_whatever_its_limit(
+    limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": [1]}), path)
+    assert main(["join", str(path), str(path), "--on", f"nope={limit}"]) == 2
+    assert "left: column 'nope' is not there" in capsys.readouterr().err
+
+
 # ── progress ─────────────────────────────────────────────────────────────────────────────────
 
 
