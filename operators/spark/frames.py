@@ -71,10 +71,16 @@ class Frame(Source):
 
 
 def check_names(columns: Sequence[str], session: SparkSession, name: str) -> None:
-    """Refuse names that Spark can't tell apart; it looks at their case only where it is told to."""
+    """Refuse names that Spark reads otherwise or can't tell apart; it looks at their case only
+    where it is told to."""
     is_exact = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     seen: dict[str, str] = {}
     for column in columns:
+        if "${" in column:
+            raise InputError(
+                f"{name}: Spark's SQL would take a part of the column name {column!r} for a "
+                "variable; rename it with withColumnRenamed"
+            )
         folded = column if is_exact else column.lower()
         if folded in seen:
             raise InputError(

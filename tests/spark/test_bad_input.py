@@ -210,6 +210,12 @@ def test_names_that_are_ours() -> None:
     each_refused(frames()[0], mine, "right: ", "'matwin value'", "rename")
 
 
+def test_names_that_are_variables_of_spark() -> None:
+    mine = sql("select 1L t, 2 x").withColumnRenamed("x", "x${env:HOME}")
+    each_refused(mine, frames()[1], "left: ", "x${env:HOME}", "withColumnRenamed")
+    each_refused(frames()[0], mine, "right: ", "x${env:HOME}", "withColumnRenamed")
+
+
 def test_names_that_stand_there_twice() -> None:
     for text in ("select 1L t, 1 x, 2 x", "select 1L t, 2L t"):
         twice = sql(text)
