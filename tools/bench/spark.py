@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
 def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[SparkVersus]]]]:
     """What is asked beside Spark SQL, by part; a part of the rows where a plan tests all pairs."""
     few = min(rows, BEST_ROWS)
+    half = few // 2 or 1
     tenth = max(rows // 10, 1)
     return {
         "window": [
@@ -139,7 +140,7 @@ def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[Spar
                 SparkCase("bestmatch", tenth, 32, dimensions=2, seed=seed),
                 [SparkVersus(CELLS_WINDOWED, tenth), SparkVersus(PLAIN_WINDOWED, tenth)],
             ),
-            (SparkCase("nearest", few // 2 or 1, 20, seed=seed), [SparkVersus(NEAREST, few)]),
+            (SparkCase("nearest", half, 20, seed=seed), [SparkVersus(NEAREST, half)]),
         ],
     }
 
