@@ -28,8 +28,9 @@ demo: env-demo ## See it work: a year of flights and the weather before each
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
-campaign: env-dev ## Run the long proofs too: more kills, flips, examples, clusters (hours)
-	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)
+	@mkdir -p build
+	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup -m proof --proof build/proof.md $(ARGS)
 
 check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	$(BIN)/ruff check .

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import proofs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
@@ -47,5 +50,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flag of the golden scripts."""
+    """The flags of the golden scripts and of the proofs."""
     parser.addoption("--rewrite", action="store_true", help="rewrite golden scripts")
+    parser.addoption("--proof", metavar="FILE", help="write the table of the proofs to this file")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+    """The cases of a proof go with its report, also from xdist's processes."""
+    report = yield
+    cases = proofs.taken()
+    for mark in item.iter_markers("proof"):
+        report.user_properties.append(("proof", (mark.args[0], max(cases, 1))))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was proved, as a table."""
+    reports = [r for outcome in ("passed", "failed", "error", "skipped")
+               for r in terminalreporter.getreports(outcome)]  # fmt: skip
+    rows = proofs.table(r for r in reports if hasattr(r, "user_properties"))
+    if not rows:
+        return
+    terminalreporter.section("proofs")
+    for line in proofs.as_text(rows):
+        terminalreporter.line(line)
+    file = config.getoption("--proof")
+    if file:
+        Path(file).write_text(proofs.as_markdown(rows), encoding="utf-8")
