@@ -12,7 +12,7 @@ The output keeps the columns as they came; only the comparison sees the common t
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,13 +21,15 @@ import pyarrow as pa
 
 from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Dimension, Key, Tolerance
+from matwin.storage.grid import Dimension, Key, Tolerance, in_units
+from matwin.storage.units import Counts
 
 from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
 
 UNITS = ("s", "ms", "us", "ns")
-INT_LIMIT, FLOAT_LIMIT = 2**70, sys.float_info.max
-"""What stands for no limit on one side: no two integers are further apart."""
+INT_LIMIT, FLOAT_LIMIT = 2**70, math.inf
+"""What stands for no limit on one side: no two whole numbers are further apart, and the rounded
+difference of two floats may be infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Attribute:
     def is_constrained(self) -> bool:
         """Whether it has a tolerance."""
         return self.lo is not None
+
+    @property
+    def limits(self) -> Counts | None:
+        """Its tolerance in the unit of the comparison."""
+        return None if self.lo is None or self.hi is None else Counts(self.lo, self.hi)
 
     @property
     def is_limited(self) -> bool:
@@ -151,7 +158,8 @@ def _attribute(
             )
         return Attribute(*names, ours.type, False, None, None, order)
     common = common_type(ours, theirs)
-    bound = Dimension.of(pa.field(names[0], common), _two_sided(tolerance, common))
+    field = pa.field(names[0], common)
+    bound = Dimension.of(field, _two_sided(tolerance, field))
     return Attribute(*names, common, True, bound.lo, bound.hi, order)
 
 
@@ -163,13 +171,16 @@ def _check_lists(left: pa.Field, right: pa.Field) -> None:
             )
 
 
-def _two_sided(tolerance: Tolerance, data_type: pa.DataType) -> Tolerance:
+def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance:
     """A pair with None on one side as one whose limit no two values reach."""
     if not isinstance(tolerance, tuple) or len(tolerance) != 2 or None not in tolerance:
         return tolerance
-    limit = FLOAT_LIMIT if pa.types.is_floating(data_type) else INT_LIMIT
+    limit = FLOAT_LIMIT if pa.types.is_floating(field.type) else INT_LIMIT
     lo, hi = tolerance
-    return (-limit if lo is None else lo, limit if hi is None else hi)
+    return Counts(
+        -limit if lo is None else in_units(lo, field, upward=True),
+        limit if hi is None else in_units(hi, field, upward=False),
+    )
 
 
 def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, comparable
-from matwin.storage.grid import Dimension, Grid, Key
+from matwin.storage.grid import Grid
 from matwin.storage.ordering import sort_order
 
 from .attributes import Attribute
@@ -188,34 +188,13 @@ def _matrix(columns: list[Any], rows: int, dtype: Any) -> Any:
 
 
 def offsets(blocks: Blocks, probe: Block, base: Block) -> tuple[Int64s, Int64s]:
-    """How many cells down and up a probe row can reach, on each axis.
-
-    Constant but for rounding: far out, where a float's cell number is not exact any more, the
-    reach is wider; the widest that a cell of these blocks needs is taken for all.
-    """
+    """How many cells down and up a probe row can reach, on each axis: the most that one needs."""
     if base.is_flat:
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
-    downs, ups = [], []
-    for axis, name in enumerate(blocks.grid.axes):
-        down, up = _offset(name, probe.cells[:, axis])
-        downs.append(down)
-        ups.append(up)
+    steps = [axis.steps(probe.cells[:, at]) for at, axis in enumerate(blocks.grid.axes)]
     if blocks.is_one_integer:
-        downs[-1], ups[-1] = int(blocks.question.order.lo or 0), int(blocks.question.order.hi or 0)
-    return _held(downs), _held(ups)
-
-
-def _offset(axis: Key | Dimension, cells: Int64s) -> tuple[int, int]:
-    if isinstance(axis, Key) or axis.lo is None or axis.hi is None or axis.width == 0:
-        return 0, 0
-    if not isinstance(axis.width, float):
-        width = int(axis.width)
-        return int(axis.lo) // width, (width - 1 + int(axis.hi)) // width
-    # As `Dimension.reach` has it, for the outermost cell of the block.
-    far = float(np.abs(cells.astype(np.float64)).max()) if len(cells) else 0.0
-    down, up = axis.lo / axis.width, 1.0 + axis.hi / axis.width
-    error = (2 * far + abs(down) + abs(up) + 4) * 2.0**-50
-    return int(np.floor(down - error)), int(np.ceil(up + error)) - 1
+        steps[-1] = int(blocks.question.order.lo or 0), int(blocks.question.order.hi or 0)
+    return _held([down for down, _ in steps]), _held([up for _, up in steps])
 
 
 def _held(numbers: list[int]) -> Int64s:

@@ -22,11 +22,11 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Tolerance
 
-from .keys import TOP, float_of_key, floats_of_keys, in_units, key_of_float, lowered
+from .keys import TOP, float_of_key, in_units, key_of_float, lowered
 
 DOUBT = 8
 _LARGEST = 1.7976931348623157e308

@@ -23,7 +23,7 @@ from typing import Any
 
 from matwin.storage.units import format_size
 
-from .attributes import Attribute
+from .attributes import FLOAT_LIMIT, INT_LIMIT, Attribute
 from .block import Blocks
 from .options import Options, options_of
 from .question import Question
@@ -81,7 +81,10 @@ def _constraint(a: Attribute) -> str:
     if a.lo == a.hi == 0:
         return f"right.{a.right} = left.{a.left}"
     unit = f" {a.type.unit}" if hasattr(a.type, "unit") else ""
-    return f"{a.lo}{unit} <= right.{a.right} - left.{a.left} <= {a.hi}{unit}"
+    limits = (INT_LIMIT, FLOAT_LIMIT)
+    at_least = "" if a.lo is None or -a.lo in limits else f"{a.lo}{unit} <= "
+    at_most = "" if a.hi is None or a.hi in limits else f" <= {a.hi}{unit}"
+    return f"{at_least}right.{a.right} - left.{a.left}{at_most}"
 
 
 def source_size(source: Source, order: str) -> str:

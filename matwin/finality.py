@@ -45,7 +45,7 @@ class Finality:
             return NOTHING
         if self._is_float:
             return self._float_shifted(base_frontier, -float(self._hi or 0), -1) - 1
-        return max(base_frontier - int(self._hi or 0) - 1, NOTHING)
+        return max(min(base_frontier - int(self._hi or 0) - 1, INT64_MAX), NOTHING)
 
     def needed_from(self, lowest_open: int) -> int:
         """The first order key of base rows that a probe row at or above `lowest_open` can match."""
@@ -64,14 +64,14 @@ class Finality:
         if self._is_float:
             up = self._float_shifted(high, float(self._hi or 0), 1)
         else:
-            up = min(high + int(self._hi or 0), INT64_MAX)
+            up = max(min(high + int(self._hi or 0), INT64_MAX), INT64_MIN)
         return self.needed_from(low), up
 
     def _float_shifted(self, key: int, by: float, sign: int) -> int:
         value = float(float_of(key))
         with np.errstate(over="ignore"):
             shifted = value + by
-            safe = np.float64(shifted + sign * SAFETY * (abs(value) + abs(by)))
+            safe = np.float64(shifted + sign * (SAFETY * abs(value) + SAFETY * abs(by)))
         return int(float_key(np.array([safe]))[0])
 
 

@@ -34,12 +34,12 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key, floats_of_keys
 from matwin.storage.errors import InputError, OrderError
 from matwin.storage.grid import Tolerance
 
 from .cells import cell_start, cell_starts, cell_width, float_cell_start, float_cell_starts
-from .keys import float_of_key, floats_of_keys, in_units, key_of_float, lowered, order_zero
+from .keys import float_of_key, in_units, key_of_float, lowered, order_zero
 from .keys import key_value as key_value
 from .keys import punctuation_key as punctuation_key
 from .lookback import Lookback

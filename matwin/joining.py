@@ -89,12 +89,11 @@ class Join:
                 yield [self.output.unmatched(side, rows)]
 
         order = self.question.order
-        tolerance = None if order.lo is None or order.hi is None else (order.lo, order.hi)
         feeds = {}
         for name, source in self._sources.items():
             if isinstance(source, Stream):
                 check_streamable(order, name)
-            feeds[name] = Feed(source, self.sides[name], getattr(self.report, name), tolerance)
+            feeds[name] = Feed(source, self.sides[name], getattr(self.report, name), order.limits)
         return Loop(feeds, directions, self.options, self.report).run(rejected)
 
     # ── what judged rows become ──────────────────────────────────────────────────────────────

@@ -31,8 +31,6 @@ from matwin.storage.columns import (
 )
 from matwin.storage.grid import Dimension
 
-Floats = npt.NDArray[np.float64]
-
 TOP = np.uint64(1 << 63)
 
 
@@ -59,12 +57,6 @@ def lowered(keys: Int64s, by: npt.NDArray[np.uint64] | np.uint64) -> Int64s:
 def order_zero(data_type: pa.DataType) -> int:
     """The order key of the whole number 0."""
     return INT64_MIN if data_type == pa.uint64() else 0
-
-
-def floats_of_keys(keys: Int64s) -> Floats:
-    """The floats that have these order keys."""
-    values: Floats = np.where(keys < 0, keys ^ INT64_MAX, keys).view(np.float64) + 0.0
-    return values
 
 
 def float_of_key(key: int) -> float:

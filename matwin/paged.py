@@ -108,7 +108,7 @@ class PagedDirection:
 
 
 def _window(store: Store, name: str, blocks: Any, materialize: str, arrival: str) -> Window:
-    on = {d.name: None if d.lo is None else (d.lo, d.hi) for d in blocks.side.grid.dimensions}
+    on = {d.name: d.limits for d in blocks.side.grid.dimensions}
     return store.window(
         name, blocks.side.stored, on=on, by=list(blocks.side.keys), materialize=materialize,
         arrival=arrival,

@@ -189,8 +189,7 @@ def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _dimension(column: str, attribute: Attribute) -> Dimension:
-    tolerance = (attribute.lo, attribute.hi) if attribute.is_constrained else None
-    return Dimension.of(pa.field(column, attribute.type), tolerance)
+    return Dimension.of(pa.field(column, attribute.type), attribute.limits)
 
 
 def _has_value(column: pa.Array, *, is_key: bool) -> Bools | None:

@@ -110,6 +110,12 @@ def float_key(values: npt.NDArray[np.float64]) -> Int64s:
     return np.where(bits < 0, bits ^ INT64_MAX, bits)
 
 
+def floats_of_keys(keys: Int64s) -> npt.NDArray[np.float64]:
+    """The floats that have these order keys."""
+    values: npt.NDArray[np.float64] = np.where(keys < 0, keys ^ INT64_MAX, keys).view(np.float64)
+    return values + 0.0
+
+
 def bound_key(bound: object, data_type: pa.DataType, column: str) -> int:
     """The order key of a bound given as a Python, NumPy or Arrow value.
 

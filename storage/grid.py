@@ -11,13 +11,16 @@ by their cells, dimension by dimension, the equality keys first:
            0   1   2
 
 Invariants:
-* The cell is monotone in the value.  Integers and times are divided exactly.  What does not fit
-  64 bits is clamped, which joins cells at the far ends and keeps the order.
+* The cell is monotone in the value.  Whole numbers and times are divided exactly, by their order
+  keys, so that `uint64` fits as well; floats lie in cells that are as fine as floats go
+  (`float_cells.py`).  Every cell number fits 64 bits.  Only the largest whole number of all shares
+  the cell before its own when cells are 1 wide, because that one is `NO_CELL`.
 * No two values that the predicate ``lo <= right - left <= hi`` accepts lie outside each other's
   `Dimension.reach`, whatever the rounding.  Floats exactly ε apart can land two cells apart when
   cells are exactly ε wide, because the difference is rounded as well; our float cells are wider by
   one part in a million (`FLOAT_SLACK`), so that one cell on each side suffices again.  The reach
-  is computed from the width in force and would widen by itself if the slack did not suffice.
+  is computed from the width in force and widens by itself where the slack does not suffice.
+* One side of a tolerance may be without a limit: there the bound is one that no two values reach.
 * Null and NaN lie in the cell `NO_CELL`, after all others and within no other cell's reach.
 
 The papers' printed inequality orders cells downward; this order is ascending.
@@ -45,14 +48,14 @@ from .columns import (
     plain_type,
 )
 from .errors import InputError
-from .units import parse_duration
+from .float_cells import SEAM, float_cells, float_reach
+from .units import Counts, parse_duration
 
 NO_CELL = INT64_MAX
 LAST_CELL = INT64_MAX - 1
 FIRST_CELL = INT64_MIN
 FLOAT_SLACK = 2.0**-20
-
-Tolerance = int | float | str | timedelta | tuple[Any, Any] | None
+Tolerance = int | float | str | timedelta | tuple[Any, Any] | Counts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,10 @@ class Key:
     def reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
         """The cells that rows of the cells `first` to `last` can meet: the same ones."""
         return first, last
+
+    def steps(self, cells: Int64s) -> tuple[int, int]:
+        """How many cells down and up rows of these cells can meet: none."""
+        return 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +118,15 @@ class Dimension:
         if tolerance is None:
             return cls(field.name, None, None, 0)
         is_float = pa.types.is_floating(field.type)
+        if isinstance(tolerance, Counts):
+            lo, hi = tolerance.lo, tolerance.hi
+            return cls(field.name, lo, hi, _float_width(lo, hi) if is_float else _int_width(lo, hi))
         pair = tolerance if isinstance(tolerance, tuple) else (None, tolerance)
         if len(pair) != 2:
             raise InputError(f"column {field.name!r}: a tolerance is one value or a pair (lo, hi)")
-        hi = _in_units(pair[1], field, upward=False)
+        hi = in_units(pair[1], field, upward=False)
         if isinstance(tolerance, tuple):
-            lo = _in_units(pair[0], field, upward=True)
+            lo = in_units(pair[0], field, upward=True)
         elif hi < 0:
             raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} is negative")
         else:
@@ -131,21 +141,10 @@ class Dimension:
         if self.lo is None:
             cells = np.zeros(len(column), np.int64)
         elif values.dtype == np.float64:
-            cells = self._float_cells(values, column)
-        elif values.dtype == np.uint64:
-            cells = np.minimum(values // np.uint64(self.width), np.uint64(LAST_CELL)).astype(
-                np.int64
-            )
+            cells = float_cells(values, self.width)
         else:
-            cells = np.minimum(values // np.int64(self.width), LAST_CELL)
+            cells = np.minimum(order_key(column) // np.int64(self.width), LAST_CELL)
         return cells if valid is None else np.where(valid, cells, NO_CELL)
-
-    def _float_cells(self, values: Any, column: pa.Array) -> Int64s:
-        if self.width == 0:
-            return np.minimum(order_key(column), LAST_CELL)
-        with np.errstate(over="ignore", invalid="ignore"):
-            floors = np.floor(values / self.width)
-        return _clamped(floors)
 
     def reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
         """The first and last cell that rows of the cells `first` to `last` can meet.
@@ -159,29 +158,39 @@ class Dimension:
         if self.width == 0:
             return first, last
         if isinstance(self.width, float):
-            down, up = self._float_reach(first, last)
-        else:
-            lo, hi = int(self.lo), int(self.hi)
-            down = _shifted(first, lo // self.width)
-            up = _shifted(last, (self.width - 1 + hi) // self.width)
-        # The cells at the far ends hold everything beyond them as well.
-        return (
-            np.where(first == FIRST_CELL, FIRST_CELL, down),
-            np.where(last >= LAST_CELL, LAST_CELL, up),
-        )
+            return float_reach(first, last, float(self.lo), float(self.hi), self.width)
+        down, up = self._whole_steps(self.width)
+        # The last cell may hold a value more than one of its width.
+        return _shifted(first, down), np.where(last >= LAST_CELL, LAST_CELL, _shifted(last, up))
 
-    def _float_reach(self, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+    def steps(self, cells: Int64s) -> tuple[int, int]:
+        """How many cells down and up rows of these cells can meet: the most that one of them needs.
+
+        The same for all cells of whole numbers.  For floats it depends on rounding, and beyond the
+        seam on the distance of neighbouring floats.
+        """
+        if self.lo is None or self.hi is None or self.width == 0 or not len(cells):
+            return 0, 0
+        if not isinstance(self.width, float):
+            return self._whole_steps(self.width)
         # A value in cell c satisfies c - e <= value / width < c + 1 + e, where e bounds what the
         # rounding of quotient, difference and cell number adds up to.
-        with np.errstate(over="ignore", invalid="ignore"):
-            down = first + np.float64(self.lo) / self.width
-            up = last + 1.0 + np.float64(self.hi) / self.width
-            error_down = (np.abs(first.astype(np.float64)) + np.abs(down) + 4) * 2.0**-50
-            error_up = (np.abs(last.astype(np.float64)) + np.abs(up) + 4) * 2.0**-50
-            return (
-                _clamped(np.floor(down - error_down)),
-                _clamped(np.ceil(up + error_up) - 1),
-            )
+        farthest = max(abs(float(cells.min())), abs(float(cells.max())))
+        down, up = self.lo / self.width, 1.0 + self.hi / self.width
+        if farthest + abs(down) + abs(up) + 4 < SEAM:
+            error = (2 * farthest + abs(down) + abs(up) + 4) * 2.0**-50
+            return math.floor(down - error), math.ceil(up + error) - 1
+        first, last = self.reach(cells, cells)
+        return _least_difference(first, cells), -_least_difference(cells, last)
+
+    def _whole_steps(self, width: int) -> tuple[int, int]:
+        lo, hi = int(self.lo or 0), int(self.hi or 0)
+        return lo // width, (width - 1 + hi) // width
+
+    @property
+    def limits(self) -> Counts | None:
+        """The tolerance as it is in force, for another column of the same unit."""
+        return None if self.lo is None or self.hi is None else Counts(self.lo, self.hi)
 
     def swapped(self) -> Dimension:
         """The same constraint seen from the other side."""
@@ -190,7 +199,8 @@ class Dimension:
         return Dimension(self.name, -self.hi, -self.lo, self.width)
 
 
-def _in_units(value: Any, field: pa.Field, *, upward: bool) -> int | float:
+def in_units(value: Any, field: pa.Field, *, upward: bool) -> int | float:
+    """A bound of a tolerance in the column's own unit."""
     name, data_type = field.name, field.type
     if isinstance(value, str | timedelta):
         return parse_duration(value, _unit_of(field))
@@ -226,18 +236,12 @@ def _float_width(lo: float, hi: float) -> float:
     return min(float(widest * (1 + FLOAT_SLACK)), 1.7976931348623157e308)
 
 
-def _clamped(floors: Any) -> Int64s:
-    """Floats as cell numbers; beyond 64 bits they become the first or the last cell."""
-    if floors.size and abs(floors.min()) < 2.0**62 and abs(floors.max()) < 2.0**62:  # no NaN either
-        plain: Int64s = floors.astype(np.int64)
-        return plain
-    cells = np.empty(floors.shape, np.int64)
-    high, low = floors >= 2.0**63, floors < -(2.0**63)
-    outside = high | low | np.isnan(floors)
-    np.copyto(cells, np.where(outside, 0, floors), casting="unsafe")
-    cells[high] = LAST_CELL
-    cells[low] = FIRST_CELL
-    return np.minimum(cells, LAST_CELL)
+def _least_difference(these: Int64s, those: Int64s) -> int:
+    """The least of ``these - those``, which may need 65 bits."""
+    is_below = these < those
+    if is_below.any():
+        return -int((those[is_below].view(np.uint64) - these[is_below].view(np.uint64)).max())
+    return int((these.view(np.uint64) - those.view(np.uint64)).min())
 
 
 def _shifted(cells: Int64s, by: int) -> Int64s:

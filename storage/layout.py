@@ -42,7 +42,7 @@ from .errors import CorruptPage, InputError
 from .ordering import group_starts
 
 MAGIC = b"MATWINPG"
-VERSION = 1
+VERSION = 2
 CHECKSUM_FROM = 12
 ALIGNMENT = 64
 ROWS_PER_ENTRY = 2**16 - 1

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -29,6 +30,14 @@ _NANOSECONDS = {
     "d": 86400 * 10**9, "day": 86400 * 10**9, "w": 7 * 86400 * 10**9, "week": 7 * 86400 * 10**9,
 }  # fmt: skip
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([^\W\d_]*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A tolerance that is given in the column's own unit: how we hand on what we have read."""
+
+    lo: int | float
+    hi: int | float
 
 
 def parse_size(size: int | str) -> int:

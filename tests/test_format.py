@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from matwin.storage import CorruptPage, Grid, InputError, LmdbPageFile, PageId, Store
 from matwin.storage.layout import (
     HEADER,
+    VERSION,
     check_page,
     decode_page,
     encode_page,
@@ -66,7 +67,7 @@ def test_a_page_byte_by_byte() -> None:
     none = 2**63 - 1
     assert data[:8] == b"MATWINPG"
     assert struct.unpack_from("<I", data, 8)[0] == zlib.crc32(data[12:])
-    assert struct.unpack_from("<HHQI", data, 12) == (1, 2, 9, 3)
+    assert struct.unpack_from("<HHQI", data, 12) == (VERSION, 2, 9, 3)
     assert struct.unpack_from("<IIIII", data, 28) == (
         schema_mark(schema), 3, 3, start, len(data),
     )  # fmt: skip
@@ -129,8 +130,8 @@ def test_a_page_in_anothers_place_is_noticed() -> None:
     with pytest.raises(CorruptPage, match="cut off"):
         check_page(page.to_pybytes()[:20], PageId(0, 0), "here")
     newer = bytearray(page)
-    struct.pack_into("<H", newer, 12, 2)
-    with pytest.raises(CorruptPage, match="version 2"):
+    struct.pack_into("<H", newer, 12, VERSION + 1)
+    with pytest.raises(CorruptPage, match=f"version {VERSION + 1}"):
         check_page(newer, PageId(0, 0), "here")
 
 

@@ -22,6 +22,7 @@ Left out: orders that are Python functions, and `subset`.  They have no SQL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -214,6 +215,8 @@ def _bounds(attribute: Attribute) -> tuple[str, str]:
 def number_sql(value: int | float) -> str:
     """A float as a DOUBLE literal; 0.1 alone would be a DECIMAL."""
     text = repr(float(value))
+    if math.isinf(value):
+        return f"'{text}'::DOUBLE"
     return text if "e" in text else f"{text}e0"
 
 

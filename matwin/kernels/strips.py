@@ -42,13 +42,13 @@ def saturated(value: Int, by: Int) -> Int:
 
 @njit(cache=True, nogil=True)
 def lowest(cell: Int, down: Int) -> Int:
-    """The first cell within reach; the outermost cell holds everything beyond it as well."""
-    return FIRST_CELL if cell == FIRST_CELL or down == UNLIMITED_DOWN else saturated(cell, down)
+    """The first cell within reach, which is never after the last cell that there is."""
+    return FIRST_CELL if down == UNLIMITED_DOWN else min(saturated(cell, down), LAST_CELL)
 
 
 @njit(cache=True, nogil=True)
 def highest(cell: Int, up: Int) -> Int:
-    """The last cell within reach."""
+    """The last cell within reach; the last of all may hold a value more than others."""
     return INT64_MAX if cell >= LAST_CELL or up == UNLIMITED_UP else saturated(cell, up)
 
 

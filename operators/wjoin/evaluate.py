@@ -29,8 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from matwin.keys import floats_of_keys
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 
 from .block import Blocks
 from .buffers import Buffer

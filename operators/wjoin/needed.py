@@ -40,5 +40,5 @@ def _shifted(frontier: int, by: float, is_float: bool) -> int:
         return max(min(frontier - int(by), INT64_MAX), INT64_MIN)
     value = float_of(frontier)
     with np.errstate(over="ignore"):
-        safe = np.float64(value - by - SAFETY * (abs(value) + abs(by)))
+        safe = np.float64(value - by - (SAFETY * abs(value) + SAFETY * abs(by)))
     return int(float_key(np.array([safe]))[0])

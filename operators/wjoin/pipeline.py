@@ -22,8 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from matwin.keys import floats_of_keys
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key, floats_of_keys
 
 from .block import Held
 from .constraints import Between, Matrix

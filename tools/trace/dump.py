@@ -191,7 +191,13 @@ def grid_of(text: str) -> Grid:
 
 
 def _literals(given: dict[str, ast.expr]) -> dict[str, Any]:
-    return {name: ast.literal_eval(value) for name, value in given.items()}
+    return {name: _literal(value) for name, value in given.items()}
+
+
+def _literal(value: ast.expr) -> Any:
+    """A value as it is printed; an infinity is printed as a name."""
+    text = ast.unparse(value)
+    return float(text) if text in ("inf", "-inf") else ast.literal_eval(value)
 
 
 def _decoded(data: pa.Buffer, state: WindowState, grid: Grid) -> tuple[Page, pa.Schema]:
