@@ -20,6 +20,7 @@ from matwin.storage.grid import Grid
 from .block import Block, Blocks, Terms, offsets
 from .candidates import Candidates, Contest
 from .kernels import judge as kernel
+from .kernels import strips
 from .question import Question
 from .side import Side
 
@@ -84,7 +85,7 @@ class Judge:
                 probe.cells, probe.order, probe.ints, probe.floats,
                 base.cells, base.ints, base.floats,
                 down, up, self.terms.int_bounds, self.terms.float_bounds,
-                self.terms.kinds, self.terms.columns, mode, is_nearest,
+                self.terms.kinds, self.terms.columns, mode, is_nearest, strips.FEW_ROWS,
                 first, limit, *orders, out_probe, out_base, out_keys,
             )  # fmt: skip
             if needed:

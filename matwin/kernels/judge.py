@@ -46,7 +46,7 @@ def judge(
     probe_cells: Int64s, probe_order: Int64s, probe_ints: Int64s, probe_floats: Float64s,
     base_cells: Int64s, base_ints: Int64s, base_floats: Float64s,
     down: Int64s, up: Int64s, int_bounds: Int64s, float_bounds: Float64s,
-    kinds: Int64s, columns: Int64s, mode: Int, is_nearest: Int,
+    kinds: Int64s, columns: Int64s, mode: Int, is_nearest: Int, few_rows: Int,
     first: Int, limit: Int, order_first: Int, order_last: Int,
     out_probe: Int64s, out_base: Int64s, out_keys: Int64s,
 ) -> tuple[Int, Int, Int]:  # fmt: skip
@@ -68,7 +68,9 @@ def judge(
         if probe_order[row] < order_first or probe_order[row] > order_last:
             continue
         if before < 0 or _has_new_prefix(probe_cells, before, row):
-            strips, strip_count = strips_of(base_cells, probe_cells, row, down, up, strips)
+            strips, strip_count = strips_of(
+                base_cells, probe_cells, row, down, up, few_rows, strips
+            )  # fmt: skip
             spans = spans_at_start(strips, strip_count, spans)
             before = -1
         if before < 0 or probe_cells[before, last] != probe_cells[row, last]:
@@ -84,7 +86,7 @@ def judge(
         count = 0
         if is_nearest:
             near = nearest(
-                base_cells, probe_cells[row, last], strips, strip_count, spans, near
+                base_cells, probe_cells[row, last], strips, strip_count, spans, few_rows, near
             )  # fmt: skip
             count = _eligible(
                 probe_floats, base_ints, base_floats, row, sums, float_bounds, near, strip_count,

@@ -28,6 +28,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Int: TypeAlias = Any
 
 FEW_ROWS = 12
+"""Handed to the kernels with every call, so that tests can do without."""
 UNLIMITED_DOWN, UNLIMITED_UP = INT64_MIN, INT64_MAX
 FROM, LIMIT, IS_LOOSE = 0, 1, 2
 
@@ -81,7 +82,7 @@ def first_above(cells: Int64s, axis: Int, start: Int, limit: Int, bound: Int) ->
 
 @njit(cache=True, nogil=True)
 def strips_of(
-    cells: Int64s, probe: Int64s, row: Int, down: Int64s, up: Int64s, strips: Int64s
+    cells: Int64s, probe: Int64s, row: Int, down: Int64s, up: Int64s, few_rows: Int, strips: Int64s
 ) -> tuple[Int64s, Int]:
     """The strips that a probe row can reach, in `strips` (or a longer array), and how many."""
     strips[0, FROM], strips[0, LIMIT], strips[0, IS_LOOSE] = 0, len(cells), 0
@@ -89,20 +90,20 @@ def strips_of(
     for axis in range(cells.shape[1] - 1):
         low = lowest(probe[row, axis], down[axis])
         high = highest(probe[row, axis], up[axis])
-        strips, count = _cut(cells, axis, low, high, strips, count)
+        strips, count = _cut(cells, axis, low, high, few_rows, strips, count)
     return strips, count
 
 
 @njit(cache=True, nogil=True)
 def _cut(
-    cells: Int64s, axis: Int, low: Int, high: Int, strips: Int64s, count: Int
+    cells: Int64s, axis: Int, low: Int, high: Int, few_rows: Int, strips: Int64s, count: Int
 ) -> tuple[Int64s, Int]:
     """Every strip cut by one coordinate more; strips of few rows stay as they are."""
     parts = np.empty((max(len(strips), 3 * count), 3), np.int64)
     found = 0
     for k in range(count):
         limit = strips[k, LIMIT]
-        if strips[k, IS_LOOSE] or limit - strips[k, FROM] <= FEW_ROWS:
+        if strips[k, IS_LOOSE] or limit - strips[k, FROM] <= few_rows:
             parts = _with_room(parts, found)
             parts[found, FROM], parts[found, LIMIT], parts[found, IS_LOOSE] = (
                 strips[k, FROM], limit, 1,
@@ -148,8 +149,9 @@ def advance(
 
 @njit(cache=True, nogil=True)
 def nearest(
-    cells: Int64s, value: Int, strips: Int64s, count: Int, spans: Int64s, near: Int64s
-) -> Int64s:
+    cells: Int64s, value: Int, strips: Int64s, count: Int, spans: Int64s, few_rows: Int,
+    near: Int64s,
+) -> Int64s:  # fmt: skip
     """The spans cut down to the rows whose last coordinate is nearest to a value, in `near` (or a
     longer array); both neighbours' where they are as near.  Few rows stay as they are."""
     axis = cells.shape[1] - 1
@@ -158,7 +160,7 @@ def nearest(
     for k in range(count):
         start, limit = spans[k, FROM], spans[k, LIMIT]
         near[k, FROM], near[k, LIMIT] = start, limit
-        if strips[k, IS_LOOSE] or limit - start <= FEW_ROWS:
+        if strips[k, IS_LOOSE] or limit - start <= few_rows:
             continue
         at = first_at_least(cells, axis, start, limit, value)
         # Unsigned: a difference may need 64 bits.
