@@ -189,8 +189,20 @@ class Walk:
             mode = begins.mode if begins else mode
             page = sides[move.page.side][move.page.page].page_id
             yield _Load(
-                move.page, page, move.victim, move.visits, f"{mode}: {_meets(move)}", begins
+                move.page, page, move.victim, move.visits, f"{mode}: {self._meets(move)}", begins
             )
+
+    def _meets(self, move: Move) -> str:
+        """Why a page is loaded: the pages that it meets, as their window numbers them."""
+        met = [right if move.page == (LEFT, left) else left for left, right in move.visits]
+        others = list(dict.fromkeys(met))  # a self-join's pairs go both ways
+        if not others:
+            return "for a page to come"
+        is_left = move.page.side == LEFT
+        refs, name = (self._right, self._right_name) if is_left else (self._left, self._left_name)
+        shown = ", ".join(str(refs[at].page_id.page) for at in others[:NAMES_SHOWN])
+        more = f" and {len(others) - NAMES_SHOWN} more" if len(others) > NAMES_SHOWN else ""
+        return f"meets {name} {shown}{more}"
 
     def _layout(self) -> str:
         """The layout as JSON, for the trace."""
@@ -283,17 +295,6 @@ class _Loader:
             page.release()
         self.held.clear()
         self._ahead.clear()
-
-
-def _meets(move: Move) -> str:
-    """Why a page is loaded."""
-    met = [right if move.page == (LEFT, left) else left for left, right in move.visits]
-    others = list(dict.fromkeys(met))  # a self-join's pairs go both ways
-    if not others:
-        return "for a page to come"
-    side = RIGHT if move.page.side == LEFT else LEFT
-    more = f" and {len(others) - NAMES_SHOWN} more" if len(others) > NAMES_SHOWN else ""
-    return f"meets {side} {', '.join(map(str, others[:NAMES_SHOWN]))}{more}"
 
 
 def _name(pool: BufferPool, refs: Sequence[PageRef]) -> str:

@@ -120,7 +120,7 @@ def test_the_reasons_of_a_self_join_name_a_page_once(tmp_path: Path) -> None:
         schedule = plan(reach_of(left.grid, pages), frames=5)
         assert sum(1 for _ in Walk(store.pool, schedule, pages).pairs()) == schedule.visits
     events = read_trace(tmp_path / "run.trace").to_pylist()
-    named = [e["why"].split("meets right ")[1] for e in events if "meets right" in e["why"]]
+    named = [e["why"].split("meets left ")[1] for e in events if "meets left" in e["why"]]
     assert named
     for text in named:
         numbers = text.split(" and ")[0].split(", ")

@@ -78,7 +78,7 @@ function tellMoment(app) {
 function stateLines(app) {
   const { model, cursor } = app;
   const stretch = stretchAt(model, cursor);
-  const lines = stretch ? [["mode", shown(`${stretch.mode}: ${stretch.reason}`)]] : [];
+  const lines = stretch ? [["mode", `${modeText(model, cursor)}: ${shown(stretch.reason)}`]] : [];
   const held = model.frames.filter((lane) => stayAt(lane, cursor) >= 0);
   const names = held.slice(0, 8).map((lane) => pageName(model, lane.keys[stayAt(lane, cursor)]));
   const more = held.length > 8 ? ` and ${held.length - 8} more` : "";

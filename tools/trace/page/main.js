@@ -140,7 +140,7 @@ function tellPosition(app) {
   document.body.dataset.cursor = cursor;
   const stretch = stretchAt(model, cursor);
   for (const badge of document.querySelectorAll(".mode-badge")) {
-    setText(badge, stretch ? shown(stretch.mode) : "no mode");
+    setText(badge, modeText(model, cursor));
     badge.dataset.mode = stretch ? modeInk(stretch.mode) : "";
     badge.title = stretch ? shown(stretch.reason) : "";
   }

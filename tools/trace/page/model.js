@@ -239,10 +239,28 @@ function stretchesOf(model, places) {
     open = null;
     if (model.event[at] !== model.code.mode) continue;
     const [mode, ...rest] = model.reasons[model.why[at]].split(": ");
-    open = { start: at, end: model.count, mode, reason: rest.join(": ") };
+    open = { start: at, end: model.count, mode, reason: rest.join(": "), plan: planAt(model, at) };
     stretches.push(open);
   }
   return stretches;
+}
+
+/** The mode of the plan that is walked at a moment; null where none is.  A plan may change between
+ * modes on its way: crabstep gallops until it is stuck. */
+function planAt(model, moment) {
+  const owner = model.owner ? model.owner[moment] : -1;
+  if (owner >= 0) return model.layouts[owner].mode;
+  const open = model.layouts.filter((walk) => walk.start <= moment && moment < walk.end);
+  return open.length ? open[open.length - 1].mode : null;
+}
+
+/** Plan and mode of a moment in a few words that fit each other. */
+function modeText(model, moment) {
+  const stretch = stretchAt(model, moment);
+  const plan = stretch ? stretch.plan : planAt(model, moment);
+  if (!stretch) return plan === null ? "no mode" : shown(plan);
+  const isPlain = plan === null || plan === stretch.mode;
+  return shown(isPlain ? stretch.mode : `${plan} plan, now ${stretch.mode}`);
 }
 
 function stretchAt(model, moment) {
