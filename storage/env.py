@@ -3,11 +3,10 @@
 LMDB is exact but leaves a lot to its user.  This file holds those rules, and nothing above it
 needs to know them:
 
-* one environment per path and process, and one process per path for writing (a lock file);
+* one environment per path and process, and one process per path for writing (``owner.py``);
 * never across a fork: the process that opened it is remembered, and a forked child never lets go
   of LMDB's object, because freeing it would give back the parent's reader slots;
-* a new file appears whole or not at all; an unsynced one is void once the machine has started anew,
-  which the owner's file says, so that LMDB never looks at what a power cut has left of it;
+* a new file appears whole or not at all, and no link is followed;
 * read transactions end before the call returns, so no reader keeps freed pages alive;
 * the map grows when it is full, once no transaction is open;
 * reads leave no trace in the resident set: what a read mapped is unmapped again;
@@ -22,10 +21,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import struct
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,26 +34,24 @@ import lmdb
 import numpy as np
 from lmdb.verify import VerifyError, verify
 
-from .errors import CorruptPage, InputError, StoreError
+from .errors import CorruptPage, StoreError
+from .mapping import FOLIO_BYTES, aligned, give_back, mapping_of
+from .owner import Owner
 from .places import Place, place_of
-from .scratch import free_bytes
+from .scratch import free_bytes, open_private, opened_private, os_errors, sync_file
+from .turns import Turn
 from .units import format_size
 
 T = TypeVar("T")
 Pair = tuple[bytes, Any]
 
+DATA, LOCK = "data.mdb", "lock.mdb"
 MAP_FIRST = 64 * 2**20
 LOCK_BYTES = 8192
-OWNER_BYTES = 128
 UNMAP_EVERY = 8
-FOLIO_BYTES = 2 << 20
-_MADV_DONTNEED = 4
 _META = struct.Struct("<16xIIQQ48x40xQQQ")
 _META_MAGIC = 0xBEEFC0DE
 _META_WITHIN = 2 * 64 * 1024
-_open_paths: dict[str, int] = {}
-_registry = threading.Lock()
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Environment:
@@ -64,22 +59,21 @@ class Environment:
 
     def __init__(
         self,
-        folder: Path,
+        owner: Owner,
         *,
-        sync: bool | None,
-        boot: str = "",
+        sync: bool,
         first: Sequence[Pair] = (),
         map_first: int = MAP_FIRST,
     ) -> None:
-        """Open the folder's file; a new one begins with the records `first`.
+        """Open the file in the owner's folder; a new one begins with the records `first`.
 
-        `sync` says whether commits wait for the disk; None leaves an old file as it was.  `boot`
-        names the time since the machine started.
+        `sync` says whether commits wait for the disk.  An old file has been checked (`check_file`).
+        The folder is given up when the environment is closed.
         """
-        self.folder = folder
-        self._pid = os.getpid()
-        self._turn = threading.Condition()
-        self._write = threading.RLock()
+        self.folder = folder = owner.folder
+        self._owner: Owner | None = owner
+        self._turn = Turn(str(folder))
+        self._write = Turn(str(folder))
         self._readers = 0
         self._reads = 0
         self._places: dict[bytes, Place] = {}
@@ -87,67 +81,41 @@ class Environment:
         self._bytes_known = 0
         self._map: tuple[int, int] = (0, 0)
         self._check_library()
-        with _os_errors(folder):
-            self._lock = _claim(folder)
+        with os_errors(folder):
+            if not (folder / DATA).exists():
+                self._make(sync, first)
+            with opened_private(folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
+                # Writing to a mapped hole on a full disk would kill the process.
+                os.posix_fallocate(descriptor, 0, LOCK_BYTES)
+            self._data = open_private(folder / DATA, os.O_RDWR)
             try:
-                sync = self._take_over(sync, boot)
-                if self.is_old():
-                    check_file(folder / "data.mdb")
-                else:
-                    self._make(sync, first)
-                _allocate(folder / "lock.mdb", LOCK_BYTES)
                 self._env = self._opened(sync, map_first)
-                self._data = os.open(folder / "data.mdb", os.O_RDWR | os.O_CLOEXEC)
             except BaseException:
-                _release(folder, self._lock)
+                os.close(self._data)
                 raise
         _living.add(self)
         self._env.reader_check()
         self._bytes_known = self._bytes_wanted()
-        self._map = _mapping_of(self._data)
-
-    def _take_over(self, sync: bool | None, boot: str) -> bool:
-        """Write down who has the folder, and until when its file is to be trusted.
-
-        The second line of the owner's file is empty while everything completed is on the disk.
-        """
-        owner, _, before = os.pread(self._lock, 256, 0).decode(errors="replace").partition("\n")
-        if before.strip() not in ("", boot):
-            for name in ("data.mdb", "lock.mdb"):
-                (self.folder / name).unlink(missing_ok=True)
-        was_synced = self.is_old() and bool(owner) and not before.strip()
-        if sync is False and boot and was_synced:
-            raise InputError(
-                f"{self.folder} was written with durability='epoch'; "
-                "open it with that, or leave durability out"
-            )
-        sync = was_synced if sync is None else sync
-        if sync and self.is_old() and not was_synced:
-            _sync_file(self.folder / "data.mdb")
-        # Overwritten in place and always as long: no power cut leaves half of it.
-        line = f"{os.getpid()}\n{'' if sync else boot}"
-        os.pwrite(self._lock, line.ljust(OWNER_BYTES - 1).encode() + b"\n", 0)
-        if boot:
-            os.fsync(self._lock)
-        return sync
+        self._map = mapping_of(self._data)
 
     def _make(self, sync: bool, first: Sequence[Pair]) -> None:
         draft = self.folder / "new.mdb"
         draft.unlink(missing_ok=True)
-        try:
-            with (
-                lmdb.open(str(draft), subdir=False, lock=False, mode=0o600, sync=sync) as env,
-                env.begin(write=True) as transaction,
-            ):
-                for key, value in first:
-                    transaction.put(key, value)
-            draft.rename(self.folder / "data.mdb")
-        except lmdb.Error as e:
-            draft.unlink(missing_ok=True)
-            full = _disk_full(e, self._lock, self.folder)
-            raise full or StoreError(f"{self.folder}: no file can be made: {_reason(e)}") from e
+        with opened_private(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL) as descriptor:
+            try:
+                with (
+                    lmdb.open(str(draft), subdir=False, lock=False, mode=0o600, sync=sync) as env,
+                    env.begin(write=True) as transaction,
+                ):
+                    for key, value in first:
+                        transaction.put(key, value)
+                draft.rename(self.folder / DATA)
+            except lmdb.Error as e:
+                draft.unlink(missing_ok=True)
+                full = _disk_full(e, descriptor, self.folder)
+                raise full or StoreError(f"{self.folder}: no file can be made: {_reason(e)}") from e
         if sync:
-            _sync_file(self.folder)
+            sync_file(self.folder)
 
     @staticmethod
     def _check_library() -> None:
@@ -159,7 +127,7 @@ class Environment:
             )
 
     def _opened(self, sync: bool, map_first: int) -> lmdb.Environment:
-        size = (self.folder / "data.mdb").stat().st_size if self.is_old() else 0
+        size = os.fstat(self._data).st_size
         try:
             return lmdb.open(
                 str(self.folder),
@@ -172,13 +140,9 @@ class Environment:
                 max_spare_txns=2,
             )
         except lmdb.Error as e:
-            raise _disk_full(e, self._lock, self.folder) or StoreError(
+            raise _disk_full(e, self._data, self.folder) or StoreError(
                 f"{self.folder} can't be opened: {_reason(e)}; it is damaged or no page file"
             ) from e
-
-    def is_old(self) -> bool:
-        """Whether the file was there before."""
-        return (self.folder / "data.mdb").exists()
 
     def read(self, key: bytes, use: Callable[[memoryview], T]) -> T | None:
         """What `use` makes of the value, None where the key is missing.
@@ -224,7 +188,7 @@ class Environment:
                     raise self._translated(e) from e
                 else:
                     break
-            with _os_errors(self.folder, self._poisoned):
+            with os_errors(self.folder, self._poisoned):
                 self._after_commit()
 
     def _transact(self, puts: Iterable[Pair], deletes: Sequence[bytes]) -> None:
@@ -233,12 +197,12 @@ class Environment:
                 transaction.delete(key)
                 self._places.pop(key, None)
                 if number % UNMAP_EVERY == 0:
-                    _give_back(*self._map)
+                    give_back(*self._map)
             for number, (key, value) in enumerate(puts, 1):
                 transaction.put(key, value)
                 self._places.pop(key, None)
                 if number % UNMAP_EVERY == 0:
-                    _give_back(*self._map)
+                    give_back(*self._map)
 
     def _after_commit(self) -> None:
         # LMDB does not write pages that a transaction took and gave back.  At the file's end that
@@ -253,7 +217,7 @@ class Environment:
         # LMDB has looked at its lists of free pages and at the first blocks of what was deleted,
         # and the kernel maps a lot around them: sliding over 400 MB in pages of 256 KiB left
         # 192 MB resident.  Giving back a map of 8 GB takes 50 µs.
-        _give_back(*self._map)
+        give_back(*self._map)
 
     def _bytes_wanted(self) -> int:
         pages: int = self._env.info()["last_pgno"] + 1
@@ -265,7 +229,7 @@ class Environment:
             while self._readers:
                 self._turn.wait()
             self._env.set_mapsize(2 * self._env.info()["map_size"])
-            self._map = _mapping_of(self._data)
+            self._map = mapping_of(self._data)
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -294,11 +258,7 @@ class Environment:
             )
 
     def _usable(self) -> None:
-        if self._pid != os.getpid():
-            raise StoreError(
-                f"{self.folder} was opened by process {self._pid} before a fork; "
-                "open it in this process"
-            )
+        self._turn.check()
         if self._poison:
             raise StoreError(
                 f"{self.folder} is closed to use after an earlier error ({self._poison}); "
@@ -329,10 +289,10 @@ class Environment:
         512 MB left 560 MB resident without this and 48 MB above the start with it.
         """
         first, limit = self._map
-        _give_back(max(first, _aligned(start)), min(limit, _aligned(start + size + FOLIO_BYTES)))
+        give_back(max(first, aligned(start)), min(limit, aligned(start + size + FOLIO_BYTES)))
         self._reads += 1  # a count lost to another thread does no harm
         if self._reads % UNMAP_EVERY == 0:  # LMDB's own blocks as well
-            _give_back(first, limit)
+            give_back(first, limit)
 
     @property
     def file_bytes(self) -> int:
@@ -341,32 +301,28 @@ class Environment:
 
     def close(self) -> None:
         """Close the file once no transaction is open; after a fork, the child leaves it alone."""
-        if self._pid != os.getpid() or self._lock < 0:
+        if self._turn.is_inherited or self._owner is None:
             return
         with self._write, self._turn:
             self._poisoned("it was closed")
             while self._readers:
                 self._turn.wait()
             self._env.close()
-        os.close(self._data)
-        _release(self.folder, self._lock)
-        self._lock = -1
+            owner, self._owner = self._owner, None
+            if owner is not None:  # the first of two threads
+                os.close(self._data)
+                owner.release()
         _living.discard(self)
 
     def _abandon(self) -> None:
-        """In a forked child: let go of the folder, but never of LMDB's object."""
+        """In a forked child: never let go of LMDB's object."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._env))
-        os.close(self._lock)
-        self._turn, self._write = threading.Condition(), threading.RLock()
 
 
 _living: weakref.WeakSet[Environment] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    global _registry
-    _registry = threading.Lock()
-    _open_paths.clear()
     for environment in list(_living):
         environment._abandon()
     _living.clear()
@@ -410,87 +366,6 @@ def _meta(head: bytes, at: int) -> tuple[int, int, int] | None:
     magic, _, _, _, _, last_page, transaction = _META.unpack_from(head, at)
     (page_size,) = struct.unpack_from("<I", head, at + 40)
     return (page_size, last_page, transaction) if magic == _META_MAGIC else None
-
-
-def _claim(folder: Path) -> int:
-    """Hold the folder for this process alone, and for one environment in it."""
-    real = str(folder.resolve())
-    with _registry:
-        if _open_paths.get(real) == os.getpid():
-            raise StoreError(f"{folder} is open in this process already; share that page file")
-        descriptor = os.open(folder / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
-            owner = os.read(descriptor, 32).decode(errors="replace").partition("\n")[0]
-            os.close(descriptor)
-            raise StoreError(
-                f"{folder} is in use by process {owner or '?'}; wait for it, or name another path"
-            ) from e
-        _open_paths[real] = os.getpid()
-        return descriptor
-
-
-def _release(folder: Path, descriptor: int) -> None:
-    with _registry:
-        _open_paths.pop(str(folder.resolve()), None)
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child just forked may have it open as well
-        os.close(descriptor)
-
-
-def _mapping_of(descriptor: int) -> tuple[int, int]:
-    """Start and end of a file's shared mapping in this process; empty where nobody says."""
-    try:
-        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-    except OSError:
-        return (0, 0)
-    inode = str(os.fstat(descriptor).st_ino)
-    for line in lines:
-        place, mode, _, _, found, *_ = line.split()
-        if found == inode and mode.endswith("s"):
-            start, end = place.split("-")
-            return (int(start, 16), int(end, 16))
-    return (0, 0)
-
-
-def _give_back(start: int, end: int) -> None:
-    """Drop a part of a file's mapping from the resident set; it can be read again at any time."""
-    if end > start:
-        _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
-
-
-def _aligned(address: int) -> int:
-    return address & -FOLIO_BYTES
-
-
-def _allocate(path: Path, size: int) -> None:
-    """Give a file its blocks: writing to a mapped hole on a full disk would kill the process."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Iterator[None]:
-    """The operating system's errors as ours."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as e:
-        if poison:
-            poison(str(e.strerror))
-        raise StoreError(e.errno, e.strerror, str(e.filename or folder)) from e
 
 
 def _disk_full(error: lmdb.Error, descriptor: int, folder: Path) -> StoreError | None:

@@ -4,7 +4,11 @@
     left          0  slab  (bytes)  …       41    {page, run, rows, size, low, fence}
 
 The complete record carries these bytes under its checksum.  No page is read to reopen a store: the
-fences are here, and a page that does not agree with them fails its own checksum.
+fences are here, and a page that does not agree with them is refused when it is read.
+
+A checksum says that nothing has changed, not that it was ever right.  So every number is looked at
+before it is used: Arrow would follow a wrong offset, and a wrong page number would name a page that
+was never written.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from .layout import Fence, PageId
-from .materialize.window import WindowState
+from .columns import INT64_MAX
+from .errors import CorruptPage
+from .layout import PARTS_MAX, Fence, PageId
+from .materialize import FORMS, WindowState
 from .runs import PageRef
 
 _PAGE = pa.struct(
@@ -73,18 +79,79 @@ def _packed(ref: PageRef) -> dict[str, object]:
     }  # fmt: skip
 
 
-def unpack_states(data: bytes) -> dict[str, tuple[int, WindowState]]:
+def unpack_states(data: bytes, where: str, page_size: int) -> dict[str, tuple[int, WindowState]]:
     """The states of all windows from bytes whose checksum has been checked."""
-    states = {}
-    for row in pa.ipc.open_stream(data).read_all().to_pylist():
-        refs = [_unpacked(row["number"], page) for page in row["pages"]]
-        schema = pa.ipc.read_schema(pa.py_buffer(row["schema"]))
-        state = WindowState(row["form"], schema, row["grid"], row["next_page"], refs)
-        states[row["window"]] = (row["number"], state)
+    if not data:
+        return {}
+    try:
+        states = _unpacked_states(_rows(data), page_size)
+    except _READING as e:
+        raise CorruptPage(
+            f"{where}: the windows of the complete record can't be read ({e}); restore the file, "
+            "or delete it and run again from the source"
+        ) from e
     return states
 
 
-def _unpacked(window: int, page: dict[str, Any]) -> PageRef:
+# What reading a malformed record may raise; all of it means the same.
+_READING = (pa.ArrowException, OSError, MemoryError, ValueError, TypeError, OverflowError)
+
+
+def _rows(data: bytes) -> list[dict[str, Any]]:
+    with pa.ipc.open_stream(data) as reader:
+        if reader.schema != _SCHEMA:
+            raise ValueError("other columns")
+        table = reader.read_all()
+    table.validate(full=True)
+    if table.nbytes > len(data):
+        raise ValueError("more bytes than the record has")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _unpacked_states(
+    rows: list[dict[str, Any]], page_size: int
+) -> dict[str, tuple[int, WindowState]]:
+    states = {}
+    for row in rows:
+        number = _within(row["number"], 0, 2**32 - 1, "window")
+        refs = [_unpacked(number, page, page_size) for page in row["pages"]]
+        schema = pa.ipc.read_schema(pa.py_buffer(row["schema"]))
+        next_page = _within(row["next_page"], 0, INT64_MAX, "next page")
+        state = WindowState(row["form"], schema, row["grid"], next_page, refs)
+        _check_state(state)
+        states[row["window"]] = (number, state)
+    if None in states or len({number for number, _ in states.values()}) < len(rows):
+        raise ValueError("two windows of one name or number")
+    return states
+
+
+def _check_state(state: WindowState) -> None:
+    if state.form not in FORMS or state.grid is None:
+        raise ValueError(f"no form {state.form!r}")
+    pages = [ref.page_id.page for ref in state.refs]
+    if len(set(pages)) < len(pages) or max(pages, default=-1) >= state.next_page:
+        raise ValueError("page numbers that come twice or were never given")
+
+
+def _unpacked(window: int, page: dict[str, Any], page_size: int) -> PageRef:
+    if any(value is None for value in (*page.values(), *page["first"], *page["last"])):
+        raise ValueError("an empty field")
     fence = Fence(tuple(page["first"]), tuple(page["last"]), page["order_min"], page["order_max"])
-    page_id = PageId(window, page["page"])
-    return PageRef(page_id, page["run"], page["rows"], page["size"], fence, page["low"])
+    is_range = fence.order_min <= fence.order_max and fence.first <= fence.last
+    if not is_range or len(fence.first) != len(fence.last):
+        raise ValueError("a fence that is no range")
+    return PageRef(
+        PageId(window, _within(page["page"], 0, INT64_MAX, "page")),
+        page["run"],
+        _within(page["rows"], 1, 2**32 - 1, "rows"),
+        _within(page["size"], 1, PARTS_MAX * page_size, "size"),
+        fence,
+        page["low"],
+    )
+
+
+def _within(value: int, low: int, high: int, what: str) -> int:
+    if not low <= value <= high:
+        raise ValueError(f"{what} {value}")
+    return value

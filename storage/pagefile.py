@@ -21,18 +21,30 @@ import errno
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from isal.isal_zlib import crc32
 
-from .env import MAP_FIRST, Environment
+from .env import DATA, MAP_FIRST, Environment
 from .errors import CorruptPage, InputError, StoreError
-from .layout import PageId, check_page, used_bytes
-from .scratch import boot_id, private_folder, scratch_folder
+from .inherit import agreed, inherited
+from .layout import PARTS_MAX, PageId, check_page, used_bytes
+from .owner import Owner
+from .records import (
+    COMPLETE_KEY,
+    DURABILITIES,
+    FORMAT_KEY,
+    Trust,
+    pack_complete,
+    pack_format,
+    unpack_complete,
+)
+from .scratch import boot_id, os_errors, private_folder, scratch_folder, sync_file
+from .turns import Turn, in_turn
 from .units import format_size
 
 LMDB_HEADER_BYTES = 16
@@ -40,15 +52,7 @@ PAGE_SIZE_MIN = 4096
 PAGE_SIZE_MAX = 64 * 2**20
 DELETES_PER_TRANSACTION = 256
 TRANSACTION_BYTES_MAX = 4 * 2**20
-DURABILITIES = ("epoch", "checkpoint")
 
-_FILE_MAGIC = b"MATWINFL"
-_FILE_VERSION = 1
-_VERSION_BYTES = _FILE_VERSION.to_bytes(2, "little")
-_FORMAT_KEY = b"\x00format"
-_COMPLETE_KEY = b"\x00complete"
-_FORMAT = struct.Struct("<8sIHHI")
-_COMPLETE = struct.Struct("<8sIHHQQ")
 _RECORD_KEY = struct.Struct(">cIQI")
 
 
@@ -126,7 +130,7 @@ class LmdbPageFile:
         self.where = str(path) if path else "scratch"
         self._path = path
         self._scratch = scratch
-        self._sync = None if durability is None and path else durability == "epoch" and bool(path)
+        self._durability = durability
         self._map_first = map_first
         self._env: Environment | None = None
         self._fresh: set[PageId] = set()
@@ -135,68 +139,58 @@ class LmdbPageFile:
         self._parts: dict[PageId, int] = {}
         self._step = 0
         self._is_closed = False
+        self._turn = Turn(self.where)
         if path is not None:
             self._open()
 
     def _open(self) -> Environment:
-        if self._is_closed:
-            raise StoreError(f"{self.where} is closed; open it again")
-        if self._env is None:
-            self._env = self._opened(self._path) if self._path else self._opened_scratch()
-            _warm_heap(4 * TRANSACTION_BYTES_MAX)
-        return self._env
+        with self._turn:
+            if self._is_closed:
+                raise StoreError(f"{self.where} is closed; open it again")
+            if self._env is None:
+                self._env = self._opened(self._path) if self._path else self._opened_scratch()
+                _warm_heap(4 * TRANSACTION_BYTES_MAX)
+            return self._env
 
     def _opened(self, folder: Path) -> Environment:
         private_folder(folder)
-        env = self._environment(folder, boot_id())
-        try:
-            self._check_format(env)
-        except BaseException:
-            env.close()
-            raise
-        return env
+        with _owned(folder) as owner:
+            boot = boot_id()
+            found = inherited(owner, boot)
+            trust = agreed(found, folder, self.page_size, self._durability, boot)
+            # Before a new file is there: should a power cut tear it, it is known to be void.
+            owner.write(found.trust if found else trust)
+            env = self._environment(owner, trust)
+            try:
+                if found and found.trust != trust:
+                    sync_file(folder / DATA)
+                    env.write([(FORMAT_KEY, pack_format(self.page_size, trust))])
+                    owner.write(trust)
+                self._step = unpack_complete(env.read(COMPLETE_KEY, bytes), self.where)[0]
+            except BaseException:
+                env.close()
+                raise
+            return env
 
     def _opened_scratch(self) -> Environment:
         folder = scratch_folder(self._scratch)
         try:
-            return self._environment(folder, boot="")
+            with _owned(folder) as owner:
+                trust = Trust.of("checkpoint", boot="")
+                owner.write(trust, is_kept=False)
+                return self._environment(owner, trust)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _environment(self, folder: Path, boot: str) -> Environment:
-        first = self._first_records()
-        return Environment(
-            folder, sync=self._sync, boot=boot, first=first, map_first=self._map_first
-        )
+    def _environment(self, owner: Owner, trust: Trust) -> Environment:
+        """A new file holds both records from the start; that either is missing later is damage."""
+        first = [
+            (FORMAT_KEY, pack_format(self.page_size, trust)),
+            (COMPLETE_KEY, pack_complete(0, b"")),
+        ]
+        return Environment(owner, sync=trust.is_synced, first=first, map_first=self._map_first)
 
-    def _first_records(self) -> list[tuple[bytes, bytes]]:
-        """What a new file holds from the start; that either is missing later is damage."""
-        head = _FORMAT.pack(_FILE_MAGIC, 0, _FILE_VERSION, 0, self.page_size)
-        return [(_FORMAT_KEY, _sealed(head)), (_COMPLETE_KEY, self._complete_record(0, b""))]
-
-    def _check_format(self, env: Environment) -> None:
-        found = env.read(_FORMAT_KEY, bytes)
-        if found is None:
-            raise StoreError(f"{self.where} is an LMDB file, but not one of MatWin's")
-        page_size = self._unpack_format(found)
-        if page_size != self.page_size:
-            raise InputError(
-                f"{self.where} has pages of {page_size} bytes, not {self.page_size}; "
-                f"open it with page_size={page_size}"
-            )
-        self._step = self._completed(env)[0]
-
-    def _unpack_format(self, record: bytes) -> int:
-        magic, version = record[:8], record[12:14]
-        if magic == _FILE_MAGIC and len(version) == 2 and version != _VERSION_BYTES:
-            raise StoreError(
-                f"{self.where} has format version {int.from_bytes(version, 'little')}, "
-                f"this is version {_FILE_VERSION}; open it with the release that wrote it"
-            )
-        _check_seal(record, _FORMAT.size, f"{self.where}: the format record")
-        page_size: int = _FORMAT.unpack_from(record)[-1]
-        return page_size
-
+    @in_turn
     def write(self, pages: Sequence[tuple[PageId, pa.Buffer]]) -> None:
         """Write the pages in one transaction."""
         size = record_bytes(self.page_size)
@@ -209,7 +203,8 @@ class LmdbPageFile:
 
     def read(self, page_id: PageId) -> pa.Buffer:
         """The page's bytes, checked, in memory of their own."""
-        env, size = self._open(), record_bytes(self.page_size)
+        # Not in turn: pages are read while others are written.
+        env, size = self._env or self._open(), record_bytes(self.page_size)
         first = env.read(_record_key(page_id, 0), lambda view: self._first_part(view, page_id))
         if first is None:
             raise CorruptPage(f"{self.where}: page {page_id.page} of window {page_id.window} "
@@ -234,7 +229,7 @@ class LmdbPageFile:
     def _first_part(self, view: memoryview, page_id: PageId) -> pa.Buffer:
         used = used_bytes(view, page_id, self.where)
         size = record_bytes(self.page_size)
-        if used < 64 or used > _PARTS_MAX * size or len(view) != size:
+        if used < 64 or used > PARTS_MAX * size or len(view) != size:
             raise CorruptPage(
                 f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
                 f"bytes in records of {len(view)}; the file is damaged"
@@ -243,6 +238,7 @@ class LmdbPageFile:
         _copy(view, np.frombuffer(page, np.uint8), 0, min(used, len(view)))
         return page
 
+    @in_turn
     def free(self, pages: Iterable[PageId]) -> None:
         """Give up pages: those of a complete step once the next one is complete."""
         pages = list(pages)
@@ -250,10 +246,11 @@ class LmdbPageFile:
         self._dead.extend(page_id for page_id in pages if page_id in self._fresh)
         self._sweep()
 
+    @in_turn
     def complete(self, state: bytes) -> int:
         """Make everything written and freed since the last step one step; returns its number."""
-        record = self._complete_record(self._step + 1, state)
-        self._open().write([(_COMPLETE_KEY, record)])
+        record = pack_complete(self._step + 1, state)
+        self._open().write([(COMPLETE_KEY, record)])
         self._step += 1
         freed, self._freed = self._freed, []
         self._fresh.clear()
@@ -263,19 +260,10 @@ class LmdbPageFile:
 
     def completed(self) -> tuple[int, bytes] | None:
         """The last complete step's number and state, None before the first."""
-        step, state = self._completed(self._open())
+        step, state = unpack_complete(self._open().read(COMPLETE_KEY, bytes), self.where)
         return (step, state) if step else None
 
-    def _complete_record(self, step: int, state: bytes) -> bytes:
-        head = _COMPLETE.pack(_FILE_MAGIC, 0, _FILE_VERSION, 0, step, len(state))
-        return _sealed(head + state)
-
-    def _completed(self, env: Environment) -> tuple[int, bytes]:
-        record = env.read(_COMPLETE_KEY, bytes) or b""
-        _check_seal(record, _COMPLETE.size, f"{self.where}: the complete record")
-        _, _, _, _, step, length = _COMPLETE.unpack_from(record)
-        return step, record[_COMPLETE.size : _COMPLETE.size + length]
-
+    @in_turn
     def recover(self, live: Iterable[PageId]) -> int:
         """Remove every page but these; returns how many were left over."""
         kept = set(live)
@@ -285,6 +273,7 @@ class LmdbPageFile:
         self._sweep()
         return len(left_over)
 
+    @in_turn
     def page_ids(self) -> list[PageId]:
         """Every page in the file, complete or not."""
         found: dict[PageId, int] = {}
@@ -316,13 +305,25 @@ class LmdbPageFile:
         return self._env.file_bytes if self._env else 0
 
     def close(self) -> None:
-        """Close the file."""
-        if self._env is not None:
-            self._env.close()
-        self._env, self._is_closed = None, True
+        """Close the file; a forked child leaves its parent's alone."""
+        if self._turn.is_inherited:
+            return
+        with self._turn:
+            env, self._env, self._is_closed = self._env, None, True
+        if env is not None:
+            env.close()
 
 
-_PARTS_MAX = 2**16
+@contextmanager
+def _owned(folder: Path) -> Iterator[Owner]:
+    """Take the folder for this process; an error inside the block gives it up again."""
+    with os_errors(folder):
+        owner = Owner(folder)
+        try:
+            yield owner
+        except BaseException:
+            owner.release()
+            raise
 
 
 class _Records:
@@ -366,13 +367,3 @@ def _warm_heap(size: int) -> None:
     """
     block = np.empty(size, np.uint8)
     del block
-
-
-def _sealed(record: bytes) -> bytes:
-    """The record with the checksum of what follows it at bytes 8 to 12."""
-    return record[:8] + struct.pack("<I", crc32(record[12:])) + record[12:]
-
-
-def _check_seal(record: bytes, size_min: int, what: str) -> None:
-    if len(record) < size_min or record != _sealed(record) or record[:8] != _FILE_MAGIC:
-        raise CorruptPage(f"{what} is damaged; restore the file, or delete it and run again")

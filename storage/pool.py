@@ -22,28 +22,30 @@ Invariants, all of them in `check`:
 * a page that was dropped while pinned leaves with its last pin.
 
 One lock guards the state.  Reads of pages run outside it, so that two workers and a prefetcher
-overlap; whoever wants a page that is being read waits for that read.
+overlap; whoever wants a page that is being read waits for that read.  A second one, `turn`, makes
+the calls on a store and its windows run one after the other; the pool never takes it.
 """
 
 from __future__ import annotations
 
 import heapq
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import pyarrow as pa
 
 from .counters import Counters
-from .errors import BudgetError, StoreError
+from .errors import BudgetError, InputError, StoreError
 from .frame import Frame, Kind, Pinned
-from .layout import PageId, decode_page, schema_mark
+from .layout import Page, PageId, decode_page, schema_mark
 from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
 from .trace import NO_MATE, NoTrace, Trace
+from .turns import Turn
 from .units import format_size
 
+Check = Callable[[Page, pa.Buffer], None]
 FRAMES_MIN = 32
 
 
@@ -85,8 +87,10 @@ class BufferPool:
         self._frame_bytes = 0
         self._reserved_bytes = 0
         self._large: dict[PageId, int] = {}
+        self._unchecked: dict[PageId, Check] = {}
         self._is_closed = False
-        self._lock = threading.Condition()
+        self._lock = Turn(file.where)
+        self.turn = Turn(file.where)
 
     # ── windows ──────────────────────────────────────────────────────────────────────────────
 
@@ -109,10 +113,22 @@ class BufferPool:
 
     def mark(self, window: int) -> int:
         """The checksum of a window's schema, which its pages carry."""
-        return self._kinds[window].mark
+        return self._kind(window).mark
 
-    def expect(self, sizes: Mapping[PageId, int]) -> None:
-        """Tell the pool how large pages are that it has not made itself."""
+    def _kind(self, window: int) -> Kind:
+        kind = self._kinds.get(window)
+        if kind is None:
+            raise InputError(f"window {window} was dropped; make it again")
+        return kind
+
+    def adopt(self, sizes: Mapping[PageId, int], check: Check) -> None:
+        """Tell the pool of pages that it has not made itself: how large they are, and how to check
+        what is on them when they are first read."""
+        with self._lock:
+            self._expect(sizes)
+            self._unchecked.update(dict.fromkeys(sizes, check))
+
+    def _expect(self, sizes: Mapping[PageId, int]) -> None:
         self._large.update((p, s) for p, s in sizes.items() if s > self.file.page_size)
 
     # ── pages in ─────────────────────────────────────────────────────────────────────────────
@@ -122,12 +138,20 @@ class BufferPool:
         frame = self._claim(page_id, why)
         try:
             if frame.page is None:
-                kind = self._kinds[page_id.window]
-                frame.page = decode_page(frame.data, kind.schema, kind.mark)
+                frame.page = self._decoded(page_id, frame.data)
         except BaseException:
             self._unpin(page_id, frame)
             raise
         return Pinned(page_id, frame.page, partial(self._unpin, page_id, frame))
+
+    def _decoded(self, page_id: PageId, data: pa.Buffer) -> Page:
+        kind = self._kind(page_id.window)
+        page = decode_page(data, kind.schema, kind.mark)
+        check = self._unchecked.get(page_id)
+        if check is not None:
+            check(page, data)
+            self._unchecked.pop(page_id, None)
+        return page
 
     def prefetch(self, page_id: PageId) -> bool:
         """Read a page into a frame without pinning it; False where there is no room."""
@@ -185,7 +209,7 @@ class BufferPool:
         With `keep` it stays in its frame until it is dropped.
         """
         with self._lock:
-            self.expect({page_id: data.size})
+            self._expect({page_id: data.size})
             frame = self._admit(page_id, data.size, is_dirty=True)
             frame.data = data
             frame.is_kept = keep
@@ -211,6 +235,8 @@ class BufferPool:
         frame.size = size
 
     def _unpin(self, page_id: PageId, frame: Frame) -> None:
+        if self._lock.is_inherited:  # a forked child's copy may be thrown away in silence
+            return
         with self._lock:
             assert frame.pins > 0, page_id
             frame.pins -= 1
@@ -228,6 +254,7 @@ class BufferPool:
                 frame = self._resident(page_id)
                 self._count(event, page_id, frame, why)
                 self._large.pop(page_id, None)
+                self._unchecked.pop(page_id, None)
                 if frame is None or not frame.is_dirty:
                     written.append(page_id)
                 if frame is not None:
@@ -323,6 +350,8 @@ class BufferPool:
 
     def give_back(self, size: int) -> None:
         """Give back room that was taken."""
+        if self._lock.is_inherited:
+            return
         with self._lock:
             assert size <= self._reserved_bytes
             self._grow(reserved_bytes=-size)
@@ -410,6 +439,8 @@ class BufferPool:
 
     def close(self) -> None:
         """Forget all frames, pinned or not."""
+        if self._lock.is_inherited:
+            return
         with self._lock:
             self._is_closed = True
             for page_id in list(self._frames):

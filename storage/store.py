@@ -11,6 +11,10 @@
 Without a path the store is scratch: nothing is written while the windows fit the memory, and
 nothing is left behind.  With a path, `commit` makes everything since the last commit one step, and
 opening the path again goes on after the last step that was completed.
+
+Several threads may use a store: the calls on it and on its windows run one after the other, each of
+them whole.  A step has no thread: `commit` covers every call, of whichever thread, that returned
+before it.  After a fork the store is the parent's; the child meets a `StoreError`.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from .pool import BufferPool
 from .replacer import Replacer
 from .sort import SortedRows
 from .trace import NoTrace, Trace, TraceFile
+from .turns import in_turn
 from .units import parse_size
 
 
@@ -71,6 +76,7 @@ class Store:
             self.pool = BufferPool(
                 self.file, budget_bytes=budget, replacer=replacer, trace=self._trace
             )
+            self._turn = self.pool.turn
             self._saved = self._recovered() if path is not None or file is not None else {}
         except BaseException:
             self.file.close()
@@ -79,7 +85,8 @@ class Store:
 
     def _recovered(self) -> dict[str, tuple[int, WindowState]]:
         complete = self.file.completed()
-        step, states = (0, {}) if complete is None else (complete[0], unpack_states(complete[1]))
+        step, state = complete or (0, b"")
+        states = unpack_states(state, self.file.where, self.file.page_size)
         self.file.recover(ref.page_id for _, state in states.values() for ref in state.refs)
         self.pool.epoch = step
         used = [number for number, _ in states.values()]
@@ -96,6 +103,7 @@ class Store:
         """Windows of the last completed step that have not been opened again."""
         return list(self._saved)
 
+    @in_turn
     def window(
         self,
         name: str,
@@ -155,6 +163,7 @@ class Store:
         window = StandardWindow(self.pool, number, f"sort {number}", schema, grid, "sort")
         return SortedRows(window, source)
 
+    @in_turn
     def drop(self, name: str) -> None:
         """Give up a window and its pages."""
         if name in self._saved:
@@ -166,6 +175,7 @@ class Store:
         _, window = self._windows.pop(name)
         window.close()
 
+    @in_turn
     def commit(self) -> int:
         """Make everything since the last commit one completed step; returns its number."""
         states = {name: (number, w.state()) for name, (number, w) in self._windows.items()}
@@ -174,18 +184,25 @@ class Store:
         self.pool.note("complete", "", f"step {self.pool.epoch}")
         return self.pool.epoch
 
+    @in_turn
     def check(self) -> None:
         """Raise `AssertionError` unless every invariant holds."""
         self.pool.check()
         for _, window in self._windows.values():
             window.check()
 
+    @in_turn
     def page_ids(self) -> list[PageId]:
         """The names of all windows' pages."""
         return [page for _, window in self._windows.values() for page in window.page_ids()]
 
     def close(self) -> None:
         """Close the files.  What was not committed is gone."""
+        if not self._turn.is_inherited:
+            with self._turn:
+                self._close()
+
+    def _close(self) -> None:
         self.pool.close()
         self.file.close()
         self._trace.close()

@@ -15,6 +15,7 @@ made by the same call.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Protocol
@@ -120,6 +121,7 @@ class TraceFile:
         self._seq = 0
         self._start = time.perf_counter_ns()
         self._is_closed = False
+        self._process = os.getpid()
         self._path = path
         self._error: Exception | None = None
 
@@ -178,8 +180,8 @@ class TraceFile:
         return pa.DictionaryArray.from_arrays(indices, pa.array(codes, pa.utf8()))
 
     def close(self) -> None:
-        """Write what is left and the file's footer."""
-        if self._is_closed:
+        """Write what is left and the file's footer; a forked child leaves the file alone."""
+        if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
         self._flush()

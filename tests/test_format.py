@@ -25,7 +25,8 @@ from matwin.storage.layout import (
     rows_that_fit,
     schema_mark,
 )
-from matwin.storage.pagefile import _COMPLETE, _FORMAT
+from matwin.storage.records import COMPLETE, OWNER
+from matwin.storage.records import FORMAT as FORMAT_RECORD
 from matwin.storage.runs import sort_rows
 from matwin.storage.trace import EVENTS, SCHEMA
 
@@ -47,8 +48,9 @@ def documented(heading: str) -> struct.Struct:
 
 def test_headers_are_as_documented() -> None:
     assert documented("## A page").format == HEADER.format
-    assert documented("### Format record").format == _FORMAT.format
-    assert documented("### Complete record").format == _COMPLETE.format
+    assert documented("### Format record").format == FORMAT_RECORD.format
+    assert documented("### Complete record").format == COMPLETE.format
+    assert documented("### Owner's record").format == OWNER.format
 
 
 def test_the_trace_is_as_documented() -> None:

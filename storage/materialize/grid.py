@@ -35,7 +35,7 @@ class GridWindow(Window):
     def _begin(self) -> None:
         self._cells: SortedDict[Cell, list[PageRef]] = SortedDict()
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Bring the tail's rows to the pages of their cells."""
         self._spill()
 

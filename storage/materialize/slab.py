@@ -39,7 +39,7 @@ class SlabWindow(Window):
         self._small: dict[int, list[PageRef]] = {}
         self._next_run = 0
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Make the tail a small run."""
         if self._tail.rows and self._space_with_small() > self._tail.limit:
             self._spill()

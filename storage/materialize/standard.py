@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..runs import PageRef, merge_into_one
+from ..turns import in_turn
 from .window import Window
 
 
@@ -26,7 +27,7 @@ class StandardWindow(Window):
         self._merged: list[PageRef] = []
         self._fresh: list[list[PageRef]] = []
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Merge what has come with the window."""
         self._spill()
         if not self._fresh:
@@ -39,6 +40,7 @@ class StandardWindow(Window):
             self._by_order.clear()
             self._by_order.update(ref for run in runs for ref in run)
 
+    @in_turn
     def unmerged(self) -> list[PageRef]:
         """The pages as they were written: sorted runs that may overlap each other."""
         self._spill()

@@ -8,15 +8,18 @@ A call of `append` is all or nothing: what is written for it counts only once al
 Meaning of `expire(below=b)`: every row whose order attribute is less than `b` and that is in the
 window now is gone.  Null and NaN are less than nothing and stay.  A row appended later is in the
 window, whatever its value: whether it is late is for the stream to say.
+
+Several threads may use a window: calls on a store and its windows run one after the other.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -24,11 +27,13 @@ import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
 from ..columns import bound_key, cast_columns, plain_type, result_type
-from ..errors import InputError, StoreError
+from ..errors import CorruptPage, InputError, StoreError
+from ..frame import Pinned
 from ..grid import Grid
-from ..layout import PageId, check_names, check_storable
+from ..layout import Page, PageId, check_names, check_rows, check_storable
 from ..pool import BufferPool
 from ..runs import PageRef, RunWriter, live_rows
+from ..turns import in_turn
 from .tail import Tail
 
 DECODED_ROWS = 256
@@ -72,6 +77,7 @@ class Window(ABC):
         self.grid = grid
         self.reason = reason
         self._pool = pool
+        self._turn = pool.turn
         self._window = window
         self._next_page = 0
         self._page_schema = page_schema(schema, grid)
@@ -86,12 +92,14 @@ class Window(ABC):
 
     # ── rows in ──────────────────────────────────────────────────────────────────────────────
 
+    @in_turn
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take rows, all of them or, on an error, none; the window keeps its own copy."""
         if not isinstance(rows, pa.RecordBatch | pa.Table):
             raise InputError(
                 f"window {self.name!r} takes Arrow record batches and tables, not {type(rows)}"
             )
+        self._pool.mark(self._window)  # an error where the window was dropped
         self._tail.join()
         with self._all_or_none():
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
@@ -181,12 +189,14 @@ class Window(ABC):
 
     # ── rows out ─────────────────────────────────────────────────────────────────────────────
 
+    @in_turn
     def expire(self, below: object) -> None:
         """Drop every row of the window whose order attribute is less than `below`."""
         order = self.grid.order.name
         bound = bound_key(below, self._page_schema.field(order).type, order)
         self.expire_key(bound, f"{order} < {getattr(below, 'value', below)}")
 
+    @in_turn
     def expire_key(self, bound: int, why: str) -> None:
         """Drop every row of the window whose order key is less than `bound`."""
         self._tail.expire(bound)
@@ -199,6 +209,7 @@ class Window(ABC):
         self._forget(dead)
         self._pool.drop([ref.page_id for ref in dead], why, event="expire")
 
+    @in_turn
     def pages(self) -> list[PageRef]:
         """Every page with its fence, in ε-Grid-Order within each run."""
         self.settle()
@@ -207,20 +218,26 @@ class Window(ABC):
     @contextmanager
     def read(self, ref: PageRef, why: str = "read") -> Iterator[pa.RecordBatch]:
         """The live rows of a page, valid inside the block; join attributes come first."""
-        with self._pool.pin(ref.page_id, why) as page:
+        with self._pinned(ref, why) as page:
             yield live_rows(page.batch, ref, self.grid)
+
+    @in_turn
+    def _pinned(self, ref: PageRef, why: str) -> Pinned:
+        if ref not in self._by_order:
+            raise InputError(
+                f"window {self.name!r} changed: page {ref.page_id.page} is gone; finish a scan "
+                "before you change the window, and list its pages anew after you did"
+            )
+        return self._pool.pin(ref.page_id, why)
 
     def scan(self) -> Iterator[pa.RecordBatch]:
         """All live rows, a page at a time, with the columns as they were appended."""
         for ref in self.pages():
-            if ref not in self._by_order:
-                raise InputError(
-                    f"window {self.name!r} changed while it was scanned; finish the scan first"
-                )
             with self.read(ref, "scan") as batch:
                 if batch.num_rows:
                     yield cast_columns(batch, self.result_schema)
 
+    @in_turn
     def count(self) -> int:
         """How many rows are live; reads the pages of which some rows have expired."""
         total = 0
@@ -238,9 +255,14 @@ class Window(ABC):
     def _begin(self) -> None:
         """Start with no pages."""
 
-    @abstractmethod
+    @in_turn
     def settle(self) -> None:
         """Bring the tail into pages, so that every row is in one."""
+        self._settle()
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Bring the tail into pages."""
 
     @abstractmethod
     def _spill(self) -> None:
@@ -258,6 +280,7 @@ class Window(ABC):
     def _restore(self, refs: list[PageRef]) -> None:
         """Take over the pages of a completed step."""
 
+    @in_turn
     def state(self) -> WindowState:
         """What a completed step has to keep; the tail is settled first."""
         self.settle()
@@ -265,11 +288,28 @@ class Window(ABC):
             self.form, self.schema, repr(self.grid), self._next_page, list(self._listed())
         )
 
+    @in_turn
     def restore(self, state: WindowState) -> None:
         """Go on from a completed step."""
+        if any(len(ref.fence.first) != len(self.grid.names) for ref in state.refs):
+            raise CorruptPage(
+                f"window {self.name!r} was kept with fences of another grid; restore the file, or "
+                "delete it and run again from the source"
+            )
         self._next_page = state.next_page
         self._restore(state.refs)
-        self._pool.expect({ref.page_id: ref.size for ref in state.refs})
+        sizes = {ref.page_id: ref.size for ref in state.refs}
+        self._pool.adopt(sizes, partial(self._check_page, {r.page_id: r for r in state.refs}))
+
+    def _check_page(self, refs: Mapping[PageId, PageRef], page: Page, data: pa.Buffer) -> None:
+        """A page that another process wrote is what the manifest and the page itself say."""
+        ref = refs[page.page_id]
+        if (ref.rows, ref.fence) != (page.rows, page.fence):
+            raise CorruptPage(
+                f"window {self.name!r}: page {page.page_id.page} has other rows than were kept; "
+                "restore the file, or delete it and run again from the source"
+            )
+        check_rows(page, data, self.grid.sort_keys)
 
     def _number(self) -> int:
         number, self._next_page = self._next_page, self._next_page + 1
@@ -278,6 +318,7 @@ class Window(ABC):
     def _writer(self, run: int, why: str, *, keep: bool = False) -> RunWriter:
         return RunWriter(self._pool, self._window, self._number, run=run, why=why, keep=keep)
 
+    @in_turn
     def clear(self, why: str) -> None:
         """Drop every row, also those without an order value."""
         self._tail.clear()
@@ -285,6 +326,7 @@ class Window(ABC):
         self._forget(refs)
         self._pool.drop([ref.page_id for ref in refs], why, event="expire")
 
+    @in_turn
     def close(self) -> None:
         """Give up the window and its pages."""
         self._tail.clear()
@@ -293,10 +335,12 @@ class Window(ABC):
         self._pool.drop([ref.page_id for ref in refs], "closed")
         self._pool.unregister(self._window)
 
+    @in_turn
     def page_ids(self) -> list[PageId]:
         """The names of the window's pages."""
         return [ref.page_id for ref in self._by_order]
 
+    @in_turn
     def check(self) -> None:
         """Raise `AssertionError` unless every invariant holds."""
         listed = list(self._listed())

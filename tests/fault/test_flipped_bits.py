@@ -164,7 +164,7 @@ def test_a_flip_in_the_record(pristine: Path, name: str) -> None:
     for (at, _), (wrong, *others) in zip(flips, try_flips(pristine, flips), strict=True):
         assert others == [], "the store is not opened"
         if name == "format" and at - start in (12, 13):
-            assert re.match(r"StoreError: .* has format version \d+, this is version 1", wrong)
+            assert re.match(r"StoreError: .* has format version \d+, this is version 2", wrong)
         else:
             assert re.match(rf"CorruptPage: .*: the {name} record is damaged", wrong)
 

@@ -2,10 +2,7 @@
 
 Opening a store takes the folder over: it writes down the new owner, and removes what the last
 complete step does not name.  An inspector must not.  So the records are found by walking LMDB's
-tree, after its pages have been checked:
-
-    meta pages ──▶ root ──▶ branch ──▶ leaf ──┬─▶ a small value, in the leaf
-                                              └─▶ a large one, in blocks of its own
+tree (`storage/places.py`), after its pages have been checked.
 
 `docs/FORMAT.md` says what the records hold.  While a process has the store open, its lock refuses
 us, and ours keeps others from opening it for the moment that a look takes.
@@ -16,12 +13,10 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -31,19 +26,19 @@ from matwin.storage.layout import PageId, check_page, used_bytes
 from matwin.storage.manifest import unpack_states
 from matwin.storage.materialize import WindowState
 from matwin.storage.pagefile import record_bytes
+from matwin.storage.places import value_of
+from matwin.storage.records import (
+    COMPLETE_KEY,
+    FORMAT_KEY,
+    OWNER,
+    unpack_complete,
+    unpack_format,
+    unpack_owner,
+)
 
 from .text import escaped
 
-_META = struct.Struct("<40xI84xQQQ")
-_PAGE = struct.Struct("<10xHH2x")
-_NODE = struct.Struct("<HHHH")
 _RECORD_KEY = struct.Struct(">cIQI")
-_FORMAT = struct.Struct("<8sIHHI")
-_COMPLETE = struct.Struct("<8sIHHQQ")
-_MAGIC = b"MATWINFL"
-_VERSION = 1
-_LEAF, _IN_BLOCKS = 2, 1
-_DEPTH_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class Peek:
     def page(self, page_id: PageId) -> pa.Buffer | None:
         """The page's bytes, checked; None where the file has no such page."""
         size = record_bytes(self.page_size)
-        first = _value(self.descriptor, _RECORD_KEY.pack(b"\x01", *page_id, 0))
+        first = value_of(self.descriptor, _RECORD_KEY.pack(b"\x01", *page_id, 0))
         if first is None:
             return None
         where = escaped(str(self.folder))
@@ -67,7 +62,7 @@ class Peek:
         parts = [first]
         while len(parts) * size < used:
             key = _RECORD_KEY.pack(b"\x01", *page_id, len(parts))
-            part = _value(self.descriptor, key)
+            part = value_of(self.descriptor, key)
             if part is None:
                 raise CorruptPage(f"{where}: part {len(parts)} of page {page_id.page} is missing")
             parts.append(part)
@@ -88,9 +83,10 @@ def peek(folder: Path) -> Iterator[Peek]:
         check_file(data)
         descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            page_size = _page_size(descriptor, where)
-            step, state = _complete(descriptor, where)
-            yield Peek(folder, descriptor, page_size, step, _states(state, where))
+            page_size = unpack_format(value_of(descriptor, FORMAT_KEY), where).page_size
+            step, state = unpack_complete(value_of(descriptor, COMPLETE_KEY), where)
+            windows = unpack_states(state, where, page_size)
+            yield Peek(folder, descriptor, page_size, step, windows)
         finally:
             os.close(descriptor)
 
@@ -118,88 +114,11 @@ def _shared(folder: Path, where: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            process = os.read(descriptor, 32).decode(errors="replace").partition("\n")[0].strip()
+            found = unpack_owner(os.pread(descriptor, OWNER.size, 0))
             raise StoreError(
-                f"{where} is in use by process {escaped(process) or '?'}; "
+                f"{where} is in use by process {found[0] if found else '?'}; "
                 "look at it when that has ended, or name a copy with --store"
             ) from e
         yield
     finally:
         os.close(descriptor)
-
-
-def _page_size(descriptor: int, where: str) -> int:
-    record = _value(descriptor, b"\x00format")
-    if record is None or record[:8] != _MAGIC:
-        raise StoreError(f"{where} is an LMDB file, but not one of MatWin's")
-    _check_seal(record, _FORMAT, f"{where}: the format record")
-    version, page_size = _FORMAT.unpack_from(record)[2], _FORMAT.unpack_from(record)[4]
-    if version != _VERSION:
-        raise StoreError(f"{where} has format version {version}, this is version {_VERSION}")
-    return int(page_size)
-
-
-def _complete(descriptor: int, where: str) -> tuple[int, bytes]:
-    record = _value(descriptor, b"\x00complete") or b""
-    _check_seal(record, _COMPLETE, f"{where}: the complete record")
-    step, length = _COMPLETE.unpack_from(record)[4:]
-    return step, record[_COMPLETE.size : _COMPLETE.size + length]
-
-
-def _states(state: bytes, where: str) -> dict[str, tuple[int, WindowState]]:
-    if not state:
-        return {}
-    with suppress(pa.ArrowException, KeyError, TypeError, ValueError):
-        return unpack_states(state)
-    raise CorruptPage(f"{where}: the complete record names no windows that can be read")
-
-
-def _check_seal(record: bytes, form: struct.Struct, what: str) -> None:
-    is_whole = len(record) >= form.size and record[:8] == _MAGIC
-    if not is_whole or crc32(record[12:]) != int.from_bytes(record[8:12], "little"):
-        raise CorruptPage(f"{what} is damaged; restore the file, or run again from the source")
-
-
-# ── LMDB's tree ──────────────────────────────────────────────────────────────────────────────
-
-
-def _value(descriptor: int, key: bytes) -> bytes | None:
-    """The value of a key, None where there is none; the file has been checked."""
-    page_size, page = _root(descriptor)
-    with suppress(struct.error, IndexError):  # an empty tree, whose root is no page
-        for _ in range(_DEPTH_MAX):
-            data = os.pread(descriptor, page_size, page * page_size)
-            flags, lower = _PAGE.unpack_from(data)
-            nodes = struct.unpack_from(f"<{(lower - _PAGE.size) // 2}H", data, _PAGE.size)
-            keys = [_key(data, node) for node in nodes]
-            at = bisect_right(keys, key) - 1
-            if flags == _LEAF:
-                is_there = at >= 0 and keys[at] == key
-                return _content(descriptor, page_size, data, nodes[at]) if is_there else None
-            # A branch's first node has no key of its own.
-            low, middle, high, _ = _NODE.unpack_from(data, nodes[max(at, 0)])
-            page = low | middle << 16 | high << 32
-    return None
-
-
-def _content(descriptor: int, page_size: int, data: bytes, node: int) -> bytes:
-    """The value of a leaf's node, wherever it is."""
-    low, high, flags, key_size = _NODE.unpack_from(data, node)
-    start, size = node + _NODE.size + key_size, low | high << 16
-    if flags != _IN_BLOCKS:
-        return data[start : start + size]
-    (block,) = struct.unpack_from("<Q", data, start)
-    return os.pread(descriptor, size, block * page_size + _PAGE.size)
-
-
-def _root(descriptor: int) -> tuple[int, int]:
-    """The page size and the root of the newest state."""
-    page_size, root, _, transaction = _META.unpack(os.pread(descriptor, _META.size, 0))
-    _, other, _, later = _META.unpack(os.pread(descriptor, _META.size, page_size))
-    return page_size, other if later > transaction else root
-
-
-def _key(data: bytes, node: int) -> bytes:
-    """A node's key; a branch's first node has none."""
-    (size,) = struct.unpack_from("<H", data, node + 6)
-    return data[node + _NODE.size : node + _NODE.size + size]

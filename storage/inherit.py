@@ -1,0 +1,80 @@
+"""A file that was there before: go on with it, begin anew, or leave it alone and say why.
+
+    the file can be read, and says of itself       then
+      epoch                                        go on
+      checkpoint, made since the machine started   go on
+      checkpoint, made before that                 it is void: deleted
+    LMDB's part of the file is damaged, and the owner's whole record says
+      checkpoint, written before the machine started   torn by a power cut: set aside
+      anything else, or there is no whole record       an error; nothing is touched
+    the file is LMDB's, but not ours, or of another version, or its format record is damaged
+                                                   an error; nothing is touched
+    there is no file                               a new one
+
+Nothing is deleted on a guess.  A file that says itself that it is void is the only one that is ever
+deleted, and one that is set aside (``discarded.mdb``) takes the place of the last such file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .env import DATA, LOCK, check_file
+from .errors import InputError, StoreError
+from .owner import Owner
+from .places import value_of
+from .records import FORMAT_KEY, Format, Trust, unpack_format
+from .scratch import opened_private, sync_file
+
+DISCARDED = "discarded.mdb"
+
+
+def inherited(owner: Owner, boot: str) -> Format | None:
+    """What the folder's file says of itself; None where there is none to go on with."""
+    data = owner.folder / DATA
+    if not os.path.lexists(data):
+        owner.refuse_alien()
+        return None
+    with opened_private(data, os.O_RDONLY) as descriptor:
+        try:
+            check_file(data)
+        except StoreError:
+            trust = owner.trust()
+            if trust is None or not trust.is_void(boot):
+                raise
+            _give_up(owner.folder, is_sure=False)
+            return None
+        found = unpack_format(value_of(descriptor, FORMAT_KEY), str(owner.folder))
+    if found.trust.is_void(boot):
+        _give_up(owner.folder, is_sure=True)
+        return None
+    return found
+
+
+def _give_up(folder: Path, *, is_sure: bool) -> None:
+    if is_sure:
+        (folder / DATA).unlink()
+    else:
+        (folder / DATA).rename(folder / DISCARDED)
+    (folder / LOCK).unlink(missing_ok=True)
+    sync_file(folder)  # before the owner's record speaks of another file
+
+
+def agreed(
+    found: Format | None, folder: Path, page_size: int, durability: str | None, boot: str
+) -> Trust:
+    """What the file is to survive from now on, or an `InputError` where the two don't agree."""
+    if found is None:
+        return Trust.of(durability or "checkpoint", boot)
+    if found.page_size != page_size:
+        raise InputError(
+            f"{folder} has pages of {found.page_size} bytes, not {page_size}; "
+            f"open it with page_size={found.page_size}"
+        )
+    if durability == "checkpoint" and found.trust.is_synced:
+        raise InputError(
+            f"{folder} was written with durability='epoch'; "
+            "open it with that, or leave durability out"
+        )
+    return found.trust if durability is None else Trust.of(durability, boot)

@@ -1,0 +1,151 @@
+"""Small sealed records: the twin of ``docs/FORMAT.md`` for all that is not a page.
+
+    format     in data.mdb: version, durability, page size, and the boot an unsynced file is for
+    complete   in data.mdb: the last complete step and its state
+    owner      a file of its own: which process has the folder, and durability and boot once more
+
+Every record begins with a magic, the checksum of all that follows it, and a version.  A record that
+was damaged is never taken for another: it is an error, or it counts as missing.
+
+What a file survives stands in the file itself.  The owner's record repeats it for the one case in
+which the file can't be read: an unsynced file that a power cut has torn.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from isal.isal_zlib import crc32
+
+from .errors import CorruptPage, StoreError
+
+FILE_VERSION = 2
+OWNER_VERSION = 1
+FORMAT_KEY = b"\x00format"
+COMPLETE_KEY = b"\x00complete"
+DURABILITIES = ("checkpoint", "epoch")  # by their numbers in records
+
+FORMAT = struct.Struct("<8sIHHI40s")
+COMPLETE = struct.Struct("<8sIHHQQ")
+OWNER = struct.Struct("<8sIHHQ40s")
+_FILE_MAGIC = b"MATWINFL"
+OWNER_MAGIC = b"MATWINOW"
+_BOOT_BYTES_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a file survives: a power cut, or the end of a process until the machine restarts."""
+
+    durability: str
+    boot: str
+
+    @classmethod
+    def of(cls, durability: str, boot: str) -> Trust:
+        """A synced file is good after any boot, so it names none."""
+        return cls(durability, "" if durability == "epoch" else boot)
+
+    def is_void(self, boot: str) -> bool:
+        """Whether nothing in the file is to be trusted since the machine has started anew."""
+        return self.durability == "checkpoint" and self.boot != boot
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether commits wait for the disk."""
+        return self.durability == "epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a file says of itself."""
+
+    page_size: int
+    trust: Trust
+
+
+def pack_format(page_size: int, trust: Trust) -> bytes:
+    """The format record."""
+    number = DURABILITIES.index(trust.durability)
+    return _sealed(
+        FORMAT.pack(_FILE_MAGIC, 0, FILE_VERSION, number, page_size, _packed_boot(trust))
+    )
+
+
+def unpack_format(record: bytes | None, where: str) -> Format:
+    """What the format record says."""
+    if record is None:
+        raise StoreError(f"{where} is an LMDB file, but not one of MatWin's; name another folder")
+    version = record[12:14]
+    if (
+        record[:8] == _FILE_MAGIC
+        and len(version) == 2
+        and int.from_bytes(version, "little") != FILE_VERSION
+    ):
+        raise StoreError(
+            f"{where} has format version {int.from_bytes(version, 'little')}, this is version "
+            f"{FILE_VERSION}; open it with the release that wrote it, or delete the folder and run "
+            "again from the source"
+        )
+    _check_seal(record, FORMAT.size, f"{where}: the format record")
+    _, _, _, number, page_size, boot = FORMAT.unpack_from(record)
+    trust = _trust(number, boot)
+    if trust is None:
+        raise CorruptPage(f"{where}: the format record is damaged; {_REMEDY}")
+    return Format(page_size, trust)
+
+
+def pack_complete(step: int, state: bytes) -> bytes:
+    """The complete record."""
+    return _sealed(COMPLETE.pack(_FILE_MAGIC, 0, FILE_VERSION, 0, step, len(state)) + state)
+
+
+def unpack_complete(record: bytes | None, where: str) -> tuple[int, bytes]:
+    """The number of the last complete step, and its state."""
+    what = f"{where}: the complete record"
+    _check_seal(record or b"", COMPLETE.size, what)
+    assert record is not None
+    _, _, version, _, step, length = COMPLETE.unpack_from(record)
+    if version != FILE_VERSION or length != len(record) - COMPLETE.size:
+        raise CorruptPage(f"{what} is damaged; {_REMEDY}")
+    return step, record[COMPLETE.size :]
+
+
+def pack_owner(process: int, trust: Trust) -> bytes:
+    """The owner's record."""
+    number = DURABILITIES.index(trust.durability)
+    return _sealed(OWNER.pack(OWNER_MAGIC, 0, OWNER_VERSION, number, process, _packed_boot(trust)))
+
+
+def unpack_owner(record: bytes) -> tuple[int, Trust] | None:
+    """The process and what it knew of the file; None for anything but a whole record."""
+    if len(record) < OWNER.size or record[: OWNER.size] != _sealed(record[: OWNER.size]):
+        return None
+    magic, _, version, number, process, boot = OWNER.unpack_from(record)
+    trust = _trust(number, boot)
+    if magic != OWNER_MAGIC or version != OWNER_VERSION or trust is None:
+        return None
+    return process, trust
+
+
+def _packed_boot(trust: Trust) -> bytes:
+    return trust.boot.encode()[:_BOOT_BYTES_MAX]
+
+
+def _trust(number: int, boot: bytes) -> Trust | None:
+    if number >= len(DURABILITIES):
+        return None
+    return Trust(DURABILITIES[number], boot.rstrip(b"\x00").decode(errors="replace"))
+
+
+_REMEDY = "restore the file, or delete it and run again from the source"
+
+
+def _sealed(record: bytes) -> bytes:
+    """The record with the checksum of what follows it at bytes 8 to 12."""
+    return record[:8] + struct.pack("<I", crc32(record[12:])) + record[12:]
+
+
+def _check_seal(record: bytes, size_min: int, what: str) -> None:
+    if len(record) < size_min or record != _sealed(record) or record[:8] != _FILE_MAGIC:
+        raise CorruptPage(f"{what} is damaged; {_REMEDY}")
