@@ -177,6 +177,8 @@ def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance:
         return tolerance
     limit = FLOAT_LIMIT if pa.types.is_floating(field.type) else INT_LIMIT
     lo, hi = tolerance
+    if lo is None and hi is None:
+        return None
     return Counts(
         -limit if lo is None else in_units(lo, field, upward=True),
         limit if hi is None else in_units(hi, field, upward=False),

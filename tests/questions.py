@@ -356,12 +356,19 @@ def left_right_tables(
 def tolerances(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     """Tolerances as a user may write them for a column of this type."""
     if pa.types.is_floating(data_type):
-        return st.sampled_from([0.0, 0.1, 0.3, 1, (-0.2, 0.0), (0.1, 0.3), 1e308, 1e16])
+        usual = [0.0, 0.1, 0.3, 1, (-0.2, 0.0), (0.1, 0.3), 1e308, 1e16]
+        return st.sampled_from([*usual, 1e-10, (0.1, 0.1000001), (0, None), (None, -0.1)])
     if pa.types.is_date32(data_type):
         return st.sampled_from(["1d", "3d", 0, ("-2d", "0d")])
     if pa.types.is_temporal(data_type):
         return st.sampled_from(["0s", 1, 3, (-2, 0), (1, 5), "1s", ("-1h", "0s")])
-    return st.sampled_from([0, 1, 3, 2.5, (-2, 0), (1, 5), (-5, -1), 2**63, 2**65])
+    usual = [0, 1, 3, 2.5, (-2, 0), (1, 5), (-5, -1), 2**63, 2**65]
+    return st.sampled_from([*usual, (1, 2), (-10, -2), (0, None), (None, -1)])
+
+
+def has_two_limits(tolerance: Any) -> bool:
+    """Whether a tolerance ends on both sides, as that of a stream must."""
+    return not isinstance(tolerance, tuple) or None not in tolerance
 
 
 @dataclass(frozen=True)
@@ -421,7 +428,8 @@ def cases(
     on, orders = {}, {}
     for at, (name, data_type) in enumerate(zip(NAMES, types, strict=False)):
         limit = tolerances(data_type)
-        on[name] = draw(limit if at == 0 and not unconstrained_order else limit | st.none())
+        is_stream = at == 0 and not unconstrained_order
+        on[name] = draw(limit.filter(has_two_limits) if is_stream else limit | st.none())
         choices = NUMERIC_ORDERS[: 3 if functions else 2] + (BLACK_BOXES if black_boxes else [])
         if best and draw(st.integers(0, 2)) == 0:
             orders[name] = draw(st.sampled_from(choices))

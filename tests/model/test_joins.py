@@ -17,6 +17,7 @@ from questions import Case, as_bag, cases
 
 import matwin
 from matwin import memory
+from matwin.kernels import strips
 from matwin.report import Report
 from matwin.scheduler import MODES
 from matwin.storage.columns import order_key
@@ -53,6 +54,7 @@ def test_in_memory_sorted(best: bool, data: st.DataObject) -> None:
     case = data.draw(cases(best=best, rows_max=16))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "FEW_PAIRS", 0)
+        patch.setattr(strips, "FEW_ROWS", 0)
         assert as_bag(joined(case)) == case.expected
 
 
@@ -62,7 +64,9 @@ def test_in_memory_sorted(best: bool, data: st.DataObject) -> None:
 def test_on_pages(best: bool, form: str, data: st.DataObject) -> None:
     case = data.draw(cases(best=best, rows_max=16))
     mode = data.draw(st.sampled_from(MODES))
-    found = joined(case, materialize=form, schedule=mode, **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strips, "FEW_ROWS", data.draw(st.sampled_from([0, strips.FEW_ROWS])))
+        found = joined(case, materialize=form, schedule=mode, **SMALL)
     assert as_bag(found) == case.expected
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from independent import is_near
+from support import campaign
 
 from matwin.scheduler import Reach, reach_of
 from matwin.storage import MemoryPageFile, Store
 from matwin.storage.grid import FIRST_CELL, LAST_CELL, NO_CELL, Dimension, Grid, Key
 from matwin.storage.layout import Fence, PageId
 from matwin.storage.runs import PageRef
+from matwin.storage.units import Counts
 
 SIDE = 4  # coordinates from 0 to 3, and no others
 
@@ -196,6 +203,46 @@ def test_no_pair_of_rows_is_outside_the_reach(form: str, seed: int) -> None:
     needed = pages_of_pairs(left, right, has_key=by is not None)
     assert needed <= met
     assert len(met) < len(sides[0]) * len(sides[1])
+
+
+@pytest.mark.parametrize("form", ["standard", "grid", "slab"])
+def test_pages_with_rows_at_the_ends_of_their_types_meet(form: str) -> None:
+    """Every type, values at its ends, tolerances of every shape; a page has about three rows."""
+    for seed in range(campaign(60, 5000)):
+        chance = random.Random(f"{form} {seed}")
+        kind = trials.kind_of(chance, 1)
+        kind = replace(kind, types=kind.types * 2, per=kind.per * 2)
+        values = trials.values_of(chance, [14, 14], kind)
+        lo, hi = trials.limits_of(chance, kind, *values)
+        farthest = math.inf if kind.is_float else 2**70
+        limits = Counts(-farthest if lo is None else lo, farthest if hi is None else hi)
+        columns = [trials.column_of(side, kind.types[0], kind.per[0]) for side in values]
+        met, placed = pages_that_meet(columns, limits, form)
+        for i, j in itertools.product(range(14), repeat=2):
+            if is_near(values[0][i], values[1][j], lo, hi):
+                assert (placed[0][i], placed[1][j]) in met, seed
+
+
+def pages_that_meet(
+    columns: list[pa.Array], limits: Counts, form: str
+) -> tuple[set[tuple[int, int]], list[dict[int, int]]]:
+    """Which pages meet, and the page of each row."""
+    filling = pa.array(["." * 1200] * len(columns[0]))
+    with Store(memory=128 * 4096, file=MemoryPageFile(page_size=4096)) as store:
+        sides, placed, grid = [], [], None
+        for name, column in zip(("left", "right"), columns, strict=True):
+            ids = pa.array(range(len(column)))
+            rows = pa.record_batch([column, ids, filling], names=["t", "id", "text"])
+            window = store.window(name, rows.schema, on={"t": limits}, materialize=form)
+            window.append(rows)
+            pages, grid = window.pages(), window.grid
+            sides.append(pages)
+            placed.append({})
+            for number, ref in enumerate(pages):
+                with store.pool.pin(ref.page_id) as page:
+                    placed[-1] |= dict.fromkeys(page.batch.column("id").to_pylist(), number)
+        assert grid is not None
+        return pairs_of(reach_of(grid, *sides)), placed
 
 
 def columns_of(store: Store, ref: PageRef) -> dict[str, Any]:
