@@ -24,13 +24,9 @@ from .finality import DONE
 from .frontier import frontier_of, punctuation_key
 from .report import SideReport
 from .side import Side
+from .sizes import plain_bytes
 from .sources import Batches, Source
 from .streams import Punctuation, Sorted, Stream
-
-BINARIES = (
-    pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
-)  # fmt: skip
-
 
 Items = Iterator[Any]
 """Batches, `Punctuation`s, and None where a stream has nothing to say now."""
@@ -120,7 +116,7 @@ class Feed:
         if isinstance(item, Punctuation):
             self._frontier.punctuate(punctuation_key(item.upto, self.side.order_field))
             return None
-        size = _plain_bytes(item, self.side.schema)
+        size = item.nbytes if item.schema.equals(self.side.schema) else plain_bytes(item)
         rows = rows_at_a_time(item.num_rows, size)
         if rows < item.num_rows:
             self._rest = item.slice(rows)
@@ -178,34 +174,6 @@ class Feed:
         )  # fmt: skip
         if self._largest is not None:  # what has been read before its order was known
             self._frontier.admit(np.array([self._largest], np.int64))
-
-
-def _plain_bytes(batch: pa.RecordBatch, plain: pa.Schema) -> int:
-    """What the rows take once their values are plain."""
-    if batch.schema.equals(plain):
-        return int(batch.nbytes)
-    return sum(map(_column_bytes, batch.columns))
-
-
-def _column_bytes(column: pa.Array) -> int:
-    if pa.types.is_dictionary(column.type):
-        lengths = _lengths(column.dictionary)
-        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
-    if pa.types.is_run_end_encoded(column.type):
-        return int(pc.max(_lengths(column.values)).as_py() or 0) * len(column)
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        return int(pc.sum(_lengths(column)).as_py() or 0)
-    return int(column.nbytes)
-
-
-def _lengths(values: pa.Array) -> pa.Array:
-    """The bytes of each value, with its offset."""
-    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        values = values.cast(pa.large_binary())
-    if any(test(values.type) for test in BINARIES):
-        return pc.add(pc.cast(pc.binary_length(values), pa.int64()), 8)
-    each = values.nbytes // max(len(values), 1)
-    return pa.array(np.full(len(values), each + 8))
 
 
 def _check_order_attribute(stream: Stream, wanted: str, side: str) -> None:

@@ -25,25 +25,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.units import format_size
 
+from .ipc import batches as ipc_batches
+from .ipc import can_be_cut, largest_batch
+from .ipc_layout import is_little_endian, is_stream
+from .parquet import Reader, opened
 from .reading import Source, checked_schema, first_line, sliced, validated
+from .shares import ROOMY, ReadShare
+from .spill import read_at
 
 CSV_BLOCK_BYTES = 2**20
 CSV_SAMPLE_BYTES = 8 * 2**20
-PARQUET_BUFFER_BYTES = 2**18
-PARQUET_BATCH_ROWS = 2**14
-IPC_MAPPED_BYTES = 64 * 2**20
 
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-_IPC_MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class File(ABC):
         """The file with its schema, and with its size where that is cheap to know."""
 
     @abstractmethod
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
         """Its rows, with at least these columns."""
 
     def explained(self, error: str) -> str:
@@ -72,30 +75,18 @@ class File(ABC):
 class Parquet(File):
     """Columns in row groups; a row group is decoded piece by piece."""
 
-    def _opened(self) -> pq.ParquetFile:
-        # One row group of 8 million rows, 168 MB on disk, peaks at 53 MB this way, in the same
-        # time; at 250 MB without a buffer size, which reads whole column chunks.  Batches of
-        # 65,536 rows would take twice as much.
-        return pq.ParquetFile(
-            self.path,
-            pre_buffer=False,
-            buffer_size=PARQUET_BUFFER_BYTES,
-            page_checksum_verification=True,
-        )
-
     def described(self) -> File:
-        with self._opened() as file:
+        with opened(self.path, 1, ROOMY) as file:
             about = file.metadata
             size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
             return replace(
                 self, schema=file.schema_arrow, bytes_hint=size, rows_hint=about.num_rows
             )
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with self._opened() as file:
-            yield from file.iter_batches(
-                batch_size=PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False
-            )
+    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
+        with opened(self.path, len(columns), share) as file, Path(self.path).open("rb") as raw:
+            get = partial(read_at, raw.fileno())
+            yield from Reader(file, get, columns, share, self.path).batches()
 
 
 class Csv(File):
@@ -119,7 +110,7 @@ class Csv(File):
             size = None if is_compressed else self.size
             return replace(self, schema=reader.schema, bytes_hint=size)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
         with self._opened(CSV_BLOCK_BYTES, columns) as reader:
             yield from reader
 
@@ -143,45 +134,47 @@ class Csv(File):
 class Ipc(File):
     """Arrow's own format, as a file (with a directory at its end) or as a stream."""
 
-    def _batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
-        """The schema, then the batches."""
+    def _opened(self, columns: Sequence[str] | None) -> Iterator[Any]:
+        """The schema, then the batches, decoded by Arrow as they were written."""
         options = pa.ipc.IpcReadOptions()
-        # Of a mapped file Arrow would copy whole batches in order to leave out columns.
-        if columns is not None and not isinstance(file, pa.MemoryMappedFile):
+        if columns is not None:
             options.included_fields = [self.schema.get_field_index(name) for name in columns]
-        if not self._is_stream():
-            reader = pa.ipc.open_file(file, options=options)
-            yield reader.schema
-            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
-        else:
-            stream = pa.ipc.open_stream(file, options=options)
-            yield stream.schema
-            yield from stream
-
-    def _is_stream(self) -> bool:
-        with Path(self.path).open("rb") as file:
-            return file.read(len(_IPC_MAGIC)) != _IPC_MAGIC
+        with Path(self.path).open("rb") as raw:
+            is_plain = is_stream(partial(read_at, raw.fileno()), self.size)
+        with pa.OSFile(self.path) as file:
+            if is_plain:
+                reader = pa.ipc.open_stream(file, options=options)
+                yield reader.schema
+                yield from reader
+            else:
+                directory = pa.ipc.open_file(file, options=options)
+                yield directory.schema
+                yield from map(directory.get_batch, range(directory.num_record_batches))
 
     def described(self) -> File:
-        with pa.OSFile(self.path) as file:
-            schema = next(self._batches(file, None))
-            return replace(self, schema=schema, bytes_hint=self.size)
+        schema = next(self._opened(None))
+        return replace(self, schema=schema, bytes_hint=self.size)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with self._source() as file:
-            batches = self._batches(file, columns)
-            next(batches)
-            yield from batches
+    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
+        with Path(self.path).open("rb") as raw:
+            get = partial(read_at, raw.fileno())
+            schema = next(self._opened(None))
+            is_cut = all(can_be_cut(field.type) for field in schema)
+            if is_cut and is_little_endian(get, self.size):
+                yield from ipc_batches(get, self.size, schema, columns, share, self.path)
+                return
+            self._check_size(largest_batch(get, self.size), share)
+        batches = self._opened(columns)
+        next(batches)
+        yield from batches
 
-    def _source(self) -> Any:
-        # A whole frame written as one batch would have to be read at once; mapped, its pages come
-        # and go.  Otherwise reading is safer: a mapped file that shrinks meanwhile kills us.
-        if not self._is_stream() and self.size > IPC_MAPPED_BYTES:
-            with pa.OSFile(self.path) as file:
-                count = pa.ipc.open_file(file).num_record_batches
-            if count and self.size // count > IPC_MAPPED_BYTES:
-                return pa.memory_map(self.path)
-        return pa.OSFile(self.path)
+    def _check_size(self, largest: int, share: ReadShare) -> None:
+        if largest > share.whole_bytes:
+            raise share.refusal(
+                f"file {self.path!r}: a batch takes {format_size(largest)} and, with its "
+                "dictionaries, unions or runs, can only be read whole",
+                largest, "write smaller batches",
+            )  # fmt: skip
 
 
 _FORMATS: dict[str, type[File]] = {
@@ -204,15 +197,16 @@ class Files(Source):
         return self._batches(names, schema)
 
     def _batches(self, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        portion_bytes = self.share.portion_bytes
         for file in self.files:
             where = f"{self.name}: file {file.path!r}"
-            batches = file.batches(names)
+            batches = file.batches(names, self.share)
             while True:
                 with _reading(file, where):
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield from sliced(_cast(validated(batch, where), schema, where))
+                yield from sliced(_cast(validated(batch, where), schema, where), portion_bytes)
 
 
 def files_source(data: Any, name: str) -> Files:
@@ -284,7 +278,7 @@ def _reading(file: File, where: str) -> Iterator[None]:
         yield
     except MatwinError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as e:
+    except (pa.ArrowException, OSError, ValueError, EOFError) as e:
         raise InputError(f"{where}: {file.explained(first_line(e))}") from e
 
 

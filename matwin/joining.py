@@ -27,6 +27,7 @@ from .options import Options
 from .output import BATCH_ROWS, Output
 from .question import Question
 from .report import Report, SideReport
+from .shares import ReadShare
 from .side import Side
 from .sources import Source
 from .streams import Stream
@@ -52,7 +53,8 @@ class Join:
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }
         self.output = Output(question, self.sides)
-        self._sources = {"left": left, "right": right}
+        share = ReadShare.of(options.budget_bytes, sources=2)
+        self._sources = {"left": left.within(share), "right": right.within(share)}
         self._is_live = any(isinstance(s, Stream) and s.is_live for s in (left, right))
 
     def direction(

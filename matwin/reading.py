@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from matwin.storage.errors import InputError, MatwinError
+
+from .shares import ROOMY, ReadShare
+from .sizes import plain_bytes
 
 ROWS_PER_BATCH = 65536
 
@@ -36,10 +39,16 @@ class Source(ABC):
     bytes_hint: int | None
     """The decoded size where it is cheap to know."""
     rows_hint: int | None
+    share: ReadShare = field(default=ROOMY, kw_only=True)
+    """What it may take while it is read."""
 
     @abstractmethod
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows; only these columns, in this order, if any are named."""
+
+    def within(self: AnySource, share: ReadShare) -> AnySource:
+        """The same rows, read in portions that take so much."""
+        return replace(self, share=share)
 
     def named(self: AnySource, name: str) -> AnySource:
         """The same rows under another name in messages."""
@@ -80,12 +89,12 @@ def validated(rows: Any, where: str) -> Any:
 
 
 def read(
-    reader: pa.RecordBatchReader, columns: Sequence[str] | None, where: str
+    reader: Any, columns: Sequence[str] | None, where: str, portion_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a reader, validated, in batches of bounded length, none of them empty."""
+    """The rows of a reader, validated, in portions, none of them empty."""
     for batch in guarded(reader, where):
         wanted = batch if columns is None else batch.select(columns)
-        yield from sliced(validated(wanted, where))
+        yield from sliced(validated(wanted, where), portion_bytes)
 
 
 def guarded(batches: Any, where: str) -> Iterator[Any]:
@@ -103,11 +112,22 @@ def guarded(batches: Any, where: str) -> Iterator[Any]:
         yield batch
 
 
-def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of at most `ROWS_PER_BATCH` rows, none of them empty."""
+def sliced(batch: pa.RecordBatch, portion_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of at most `ROWS_PER_BATCH` rows and of so many bytes, none of them empty;
+    a single row may take more."""
     for start in range(0, batch.num_rows, ROWS_PER_BATCH):
         is_long = batch.num_rows > ROWS_PER_BATCH
-        yield batch.slice(start, ROWS_PER_BATCH) if is_long else batch
+        yield from _halved(batch.slice(start, ROWS_PER_BATCH) if is_long else batch, portion_bytes)
+
+
+def _halved(batch: pa.RecordBatch, portion_bytes: int) -> Iterator[pa.RecordBatch]:
+    # By halves, not by the mean: a few rows may be far wider than the others.
+    if batch.num_rows < 2 or plain_bytes(batch) <= portion_bytes:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _halved(batch.slice(0, half), portion_bytes)
+    yield from _halved(batch.slice(half), portion_bytes)
 
 
 def first_line(error: BaseException) -> str:

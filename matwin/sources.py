@@ -6,8 +6,10 @@
     list, tuple, generator of batches                ─▶ Batches    as they come
     path, list of paths, glob                        ─▶ Files      a bounded batch at a time
 
-Invariants: every batch has the source's schema, is valid all the way down, and has at least one and
-at most `ROWS_PER_BATCH` rows; only an iterable's batches keep the length they come in.
+Invariants: every batch has the source's schema, is valid all the way down, has at least one and at
+most `ROWS_PER_BATCH` rows, and takes at most the portion that the source has been told (`within`),
+unless it is a single row; only an iterable's batches keep the length they come in, and are cut by
+the feed.
 
 Left out: casting to what a join needs, which knows its columns.  Text, views and dictionaries pass
 as they are.
@@ -28,7 +30,7 @@ from matwin.storage.errors import InputError
 from .files import files_source
 from .reading import ROWS_PER_BATCH as ROWS_PER_BATCH
 from .reading import Source as Source
-from .reading import checked_schema, first_line, read, validated
+from .reading import checked_schema, first_line, read, sliced, validated
 from .spool import Spooled, opened
 
 IN_MEMORY = ("pandas", "polars")
@@ -133,7 +135,7 @@ class Held(Source):
         self.check_columns(columns)
         table = self.table if columns is None else self.table.select(columns)
         batches = validated(table, self.name).to_batches(max_chunksize=ROWS_PER_BATCH)
-        return (batch for batch in batches if batch.num_rows)
+        return (part for batch in batches for part in sliced(batch, self.share.portion_bytes))
 
 
 @dataclass
@@ -161,7 +163,7 @@ class Streamed(Source):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         self.check_columns(columns)
-        return read(self.reader.take(self.name), columns, self.name)
+        return read(self.reader.take(self.name), columns, self.name, self.share.portion_bytes)
 
 
 Reading = Callable[[Any, str], object]

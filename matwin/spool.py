@@ -3,8 +3,8 @@
 DuckDB allows one open result for each connection, and the two sides of a join usually share one.
 So the rows are taken in one go and the connection is free again:
 
-    relation ─▶ │ batches in memory, up to 64 MiB │ the rest in a file without a name │
-                └──────────── read again from here, as often as asked ───────────────┘
+    relation ─▶ │ batches in memory, a share │ the rest in a file without a name │
+                └────────── read again from here, as often as asked ─────────────┘
 
 A second run of the query would be cheaper in space, but could give other rows.
 """
@@ -12,19 +12,21 @@ A second run of the query would be cheaper in space, but could give other rows.
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.errors import InputError, StoreError
+from matwin.storage.errors import InputError
 
-from .reading import Source, checked_schema, first_line, guarded, read, validated
+from .reading import ROWS_PER_BATCH, Source, checked_schema, first_line, guarded, read, validated
+from .shares import ReadShare
+from .spill import Spill
 
-MEMORY_BYTES = 64 * 2**20
+TEXT_ROWS = 128
+"""So many rows are asked of DuckDB at a time where they may be wide.  It works on 2,048 at a time
+by itself, so fewer would not save much."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,25 @@ class Spooled(Source):
 
     def _batches(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         if not self.kept:
-            self.kept.append(_Kept(opened(self.query, self.name), self.name))
-        yield from read(self.kept[0], columns, self.name)
+            reader = self._opened()
+            self.kept.append(_Kept(reader, self.name, self.share))
+        yield from read(self.kept[0], columns, self.name, self.share.portion_bytes)
+
+    def _opened(self) -> pa.RecordBatchReader:
+        rows = _rows_at_a_time(self.schema, self.share.portion_bytes)
+        try:
+            return self.query.to_arrow_reader(rows)
+        except Exception as e:  # runs a whole query, with errors of its own
+            raise InputError(f"{self.name}: its rows can't be had: {first_line(e)}") from e
+
+
+def _rows_at_a_time(schema: pa.Schema, portion_bytes: int) -> int:
+    """How many rows to ask for; left to itself DuckDB hands over a million."""
+    try:
+        width = sum(max(field.type.bit_width // 8, 1) for field in schema)
+    except ValueError:  # a column of texts or lists
+        return TEXT_ROWS
+    return max(1, min(ROWS_PER_BATCH, portion_bytes // max(width, 1)))
 
 
 def opened(data: Any, name: str) -> pa.RecordBatchReader:
@@ -63,46 +82,54 @@ def opened(data: Any, name: str) -> pa.RecordBatchReader:
 class _Kept:
     """Batches that can be gone through again."""
 
-    def __init__(self, reader: pa.RecordBatchReader, name: str) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, name: str, share: ReadShare) -> None:
         self.batches: list[pa.RecordBatch] = []
-        self.file: Any = None
-        rest = guarded(reader, name)
+        self.spill: Spill | None = None
+        rest = _gathered(guarded(reader, name), share.portion_bytes)
         size = 0
         for batch in rest:
             self.batches.append(validated(batch, name))
             size += batch.nbytes
-            if size > MEMORY_BYTES:
+            if size > share.whole_bytes // 4:
                 self._write(reader.schema, rest, name)
 
     def _write(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], name: str) -> None:
-        try:
-            self.file = tempfile.TemporaryFile()  # noqa: SIM115
-            with pa.ipc.new_stream(self.file, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-            self.file.flush()
-        except OSError as e:
-            raise StoreError(
-                f"{name}: its rows can't be kept in {tempfile.gettempdir()}: {e}; free some space "
-                "there, or set TMPDIR to another folder"
-            ) from e
+        self.spill = Spill(name)
+        with pa.ipc.new_stream(self.spill, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         yield from self.batches
-        if self.file is not None:
-            yield from pa.ipc.open_stream(_Reading(self.file.fileno()))
+        if self.spill is not None:
+            yield from pa.ipc.open_stream(_Reading(self.spill))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], portion_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Small batches joined to portions, which are copies: what they were cut from can go."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= portion_bytes:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 class _Reading(io.RawIOBase):
-    """A file from its beginning, with a place of its own."""
+    """A spill from its beginning, with a place of its own."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd, self._place = fd, 0
+    def __init__(self, spill: Spill) -> None:
+        self._spill, self._place = spill, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._fd, [buffer], self._place)
+        count = min(len(buffer), self._spill.size - self._place)
+        buffer[:count] = self._spill.read_at(self._place, count)
         self._place += count
         return count

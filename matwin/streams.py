@@ -35,6 +35,7 @@ from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.units import parse_duration
 
+from .shares import ReadShare
 from .sources import Batches, Source, is_iterable_source, source_of
 
 LATE = ("error", "drop")
@@ -130,6 +131,10 @@ class Stream(Source):
         if self.name is not None:
             return self
         return replace(self, name=name, source=self.source.named(name))
+
+    def within(self, share: ReadShare) -> Stream:
+        """The stream, its source read in portions that take so much."""
+        return replace(self, share=share, source=self.source.within(share))
 
     def items(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch | Punctuation]:
         """Batches and, in a punctuated stream, what is said between them."""

@@ -290,12 +290,15 @@ class JsonLinesFile(Source):
         number = 1
         try:
             with Path(self.path).open("rb") as file:
-                while texts := file.readlines(CHUNK_BYTES):
+                while texts := file.readlines(min(CHUNK_BYTES, self.share.portion_bytes)):
                     found = [
                         line_of(t, number + i, self.reading.where) for i, t in enumerate(texts)
                     ]
                     batch = self.reading.batch([line for line in found if line])
-                    yield from sliced(batch if columns is None else batch.select(columns))
+                    yield from sliced(
+                        batch if columns is None else batch.select(columns),
+                        self.share.portion_bytes,
+                    )
                     number += len(texts)
         except OSError as e:
             raise InputError(f"{self.reading.where} can't be read: {e.strerror}") from e

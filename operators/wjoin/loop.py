@@ -31,6 +31,7 @@ from matwin.feed import Feed, items_of
 from matwin.finality import DONE
 from matwin.options import Options
 from matwin.report import Report, StreamReport
+from matwin.shares import ReadShare
 from matwin.sources import Source
 from matwin.storage.columns import INT64_MIN
 from matwin.storage.store import Store
@@ -80,6 +81,7 @@ class WindowLoop:
     def _feed(self, number: int, source: Source) -> Feed:
         name = self._question.names[number]
         report = self._report.streams.setdefault(name, StreamReport())
+        source = source.within(ReadShare.of(self._options.budget_bytes, len(self._question.names)))
         items = items_of(source)
         if isinstance(source, Stream) and source.is_live:
             share = self._options.budget_bytes // PORTION_SHARE // len(self._question.names)

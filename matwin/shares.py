@@ -1,0 +1,65 @@
+"""What a source may take of a join's memory, in one place.
+
+    budget ─▶ divided by the sources ─▶ portion  rows that are handed over at once
+                                     ─▶ whole    what is open while rows are read: pages, buffers
+                                     ─▶ single   the same, where one column is read by itself
+
+Portions are counted by whoever takes them.  What is open is not: it is small (2 MB for a usual
+Parquet file) and bounded by these figures, whatever the file is like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matwin.storage.errors import BudgetError
+from matwin.storage.units import format_size
+
+PORTION_SHARE = 16
+"""A loop takes portions of a sixteenth of the budget and counts what it makes of them, three times
+as much, so a portion is read in one piece or two."""
+PORTION_BYTES_MIN, PORTION_BYTES_MAX = 2**17, 2**23
+WHOLE_SHARE = 8
+WHOLE_BYTES_MIN = 2**25
+"""Parquet's pages are of 1 MiB by default, one of each column is open at a time, and a file with
+thirty columns should not need to be read column by column, however small the budget."""
+SINGLE_BYTES_MIN = 2**26
+"""One column at a time is the last resort, and one source does it at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShare:
+    """How many bytes a source may take."""
+
+    portion_bytes: int
+    """Rows that are handed over at once; a single row may be larger."""
+    whole_bytes: int
+    """Pages, dictionaries and buffers that are decoded as a whole, all columns together."""
+    single_bytes: int
+    """The same, of a single column."""
+    sources: int = 1
+    """How many sources share the budget."""
+
+    @classmethod
+    def of(cls, budget_bytes: int, sources: int = 1) -> ReadShare:
+        """The share of one source of several.
+
+        >>> ReadShare.of(2**27, sources=2).portion_bytes >> 20
+        4
+        """
+        each = budget_bytes // sources
+        portion = max(PORTION_BYTES_MIN, min(each // PORTION_SHARE, PORTION_BYTES_MAX))
+        whole = max(WHOLE_BYTES_MIN, each // WHOLE_SHARE)
+        return cls(portion, whole, max(SINGLE_BYTES_MIN, each // WHOLE_SHARE), sources)
+
+    def refusal(self, what: str, size: int, remedy: str) -> BudgetError:
+        """The error about something of `size` bytes that can only be read whole."""
+        smallest = size * WHOLE_SHARE * self.sources
+        return BudgetError(
+            f"{what}; {remedy}, or give memory={format_size(smallest).replace(' ', '')!r}",
+            smallest_bytes=smallest,
+        )
+
+
+ROOMY = ReadShare.of(2**28)
+"""What a source takes that nobody has told how much it may."""

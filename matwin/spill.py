@@ -1,0 +1,68 @@
+"""A file without a name, for what has to be put down while a source is read.
+
+It is written at its end and read anywhere; it is gone with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from typing import Any
+
+from matwin.storage.errors import StoreError
+
+
+class Spill(io.RawIOBase):
+    """Bytes on disk, as a file for whoever writes and by place for whoever reads."""
+
+    def __init__(self, name: str) -> None:
+        """`name` is how errors call the source."""
+        self._name = name
+        self._file: Any = None
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Put bytes at the end."""
+        view = memoryview(data).cast("B")
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+            done = 0
+            while done < len(view):
+                done += os.pwrite(self._file.fileno(), view[done:], self.size + done)
+        except OSError as e:
+            raise StoreError(
+                f"{self._name}: its rows can't be kept in {tempfile.gettempdir()}: {e}; free some "
+                "space there, or set TMPDIR to another folder"
+            ) from e
+        self.size += done
+        return done
+
+    def tell(self) -> int:
+        return self.size
+
+    def read_at(self, place: int, count: int) -> bytes:
+        """So many bytes from a place on."""
+        return read_at(self._file.fileno(), place, count) if count else b""
+
+    def close(self) -> None:
+        """Give the space back."""
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+
+def read_at(descriptor: int, place: int, count: int) -> bytes:
+    """So many bytes of a file from a place on; fewer are an error: the file has been cut."""
+    parts = []
+    while count > 0:
+        part = os.pread(descriptor, min(count, 2**30), place)
+        if not part:
+            raise EOFError(f"the file ends before byte {place + count}")
+        parts.append(part)
+        place, count = place + len(part), count - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
