@@ -47,6 +47,7 @@ from .memory import MemoryDirection
 from .options import Options
 from .paged import PagedDirection
 from .report import Report
+from .watch import ProcessWatch
 
 PROGRESS_SECONDS = 0.1
 OUTPUT_SHARE = 8
@@ -103,6 +104,7 @@ class Loop:
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
+        self._watch = ProcessWatch(report)
         self._pages_before = (report.pages_read, report.pages_written)
         self._limit = options.budget_bytes
         self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
@@ -277,11 +279,13 @@ class Loop:
         self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
 
     def _tell(self, *, always: bool = False) -> None:
-        """Call the progress function, about ten times a second."""
-        progress, now = self._options.progress, time.monotonic()
-        if progress is not None and (always or now - self._told_at >= PROGRESS_SECONDS):
+        """Look at the process and call the progress function, about ten times a second."""
+        now = time.monotonic()
+        if always or now - self._told_at >= PROGRESS_SECONDS:
             self._told_at = now
-            progress(self._report)
+            self._watch.look()
+            if self._options.progress is not None:
+                self._options.progress(self._report)
 
 
 def _pour(memory: MemoryDirection, paged: PagedDirection, pool: BufferPool) -> None:

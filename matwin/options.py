@@ -18,7 +18,7 @@ from matwin.storage.units import format_size, parse_duration, parse_size
 
 from .report import Report
 
-MEMORY_MIN, MEMORY_MAX = 64 * 2**20, 64 * 2**30
+MEMORY_MIN, MEMORY_MAX = 16 * 2**20, 64 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _seconds(delay: object) -> float | None:
 
 
 def _memory() -> int:
-    """A quarter of what is free."""
+    """A quarter of what is free to this process."""
     return max(MEMORY_MIN, min(free_memory() // 4, MEMORY_MAX))
 
 

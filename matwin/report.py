@@ -73,6 +73,9 @@ class Report:
     pairs_visited: int = 0
     peak_bytes: int = 0
     """The most that the join has counted against its budget."""
+    process_bytes: int = 0
+    """The most that the whole process held meanwhile, as the kernel counts it: Python, libraries,
+    what the caller keeps and what the allocators have not given back included."""
     budget_bytes: int = 0
     decisions: list[str] = field(default_factory=list)
     """What was chosen and why, in order."""

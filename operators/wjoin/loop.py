@@ -36,6 +36,7 @@ from matwin.sources import Source
 from matwin.storage.columns import INT64_MIN
 from matwin.storage.store import Store
 from matwin.streams import Stream
+from matwin.watch import ProcessWatch
 
 from .block import BYTES_PER_ROW, Blocks
 from .choose import Choice
@@ -76,6 +77,7 @@ class WindowLoop:
         self._engine: Engine = self._in_memory(threads)
         self._is_live = bool(self._inboxes)
         self._told_at = self._stepped_at = 0.0
+        self._watch = ProcessWatch(report)
         self._started = [0.0] * len(sources)
 
     def _feed(self, number: int, source: Source) -> Feed:
@@ -324,8 +326,10 @@ class WindowLoop:
         self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
 
     def _tell(self, *, always: bool = False) -> None:
-        """Call the progress function, about ten times a second."""
-        progress, now = self._options.progress, time.monotonic()
-        if progress is not None and (always or now - self._told_at >= PROGRESS_SECONDS):
+        """Look at the process and call the progress function, about ten times a second."""
+        now = time.monotonic()
+        if always or now - self._told_at >= PROGRESS_SECONDS:
             self._told_at = now
-            progress(self._report)
+            self._watch.look()
+            if self._options.progress is not None:
+                self._options.progress(self._report)
