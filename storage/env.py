@@ -38,7 +38,7 @@ from .errors import CorruptPage, StoreError
 from .mapping import FOLIO_BYTES, aligned, give_back, mapping_of
 from .owner import Owner
 from .places import Place, place_of
-from .scratch import free_bytes, open_private, opened_private, os_errors, sync_file
+from .scratch import free_bytes, open_private, opened_private, os_errors, sync_names
 from .turns import Turn
 from .units import format_size
 
@@ -115,7 +115,7 @@ class Environment:
                 full = _disk_full(e, descriptor, self.folder)
                 raise full or StoreError(f"{self.folder}: no file can be made: {_reason(e)}") from e
         if sync:
-            sync_file(self.folder)
+            sync_names(self.folder)
 
     @staticmethod
     def _check_library() -> None:

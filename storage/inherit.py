@@ -4,11 +4,10 @@
       epoch                                        go on
       checkpoint, made since the machine started   go on
       checkpoint, made before that                 it is void: deleted
-    LMDB's part of the file is damaged, and the owner's whole record says
+    the file can't be read, and the owner's whole record says
       checkpoint, written before the machine started   torn by a power cut: set aside
       anything else, or there is no whole record       an error; nothing is touched
-    the file is LMDB's, but not ours, or of another version, or its format record is damaged
-                                                   an error; nothing is touched
+    the file is of another version                 an error; nothing is touched
     there is no file                               a new one
 
 Nothing is deleted on a guess.  A file that says itself that it is void is the only one that is ever
@@ -24,7 +23,7 @@ from .env import DATA, LOCK, check_file
 from .errors import InputError, StoreError
 from .owner import Owner
 from .places import value_of
-from .records import FORMAT_KEY, Format, Trust, unpack_format
+from .records import FILE_VERSION, FORMAT_KEY, Format, Trust, unpack_format, version_of
 from .scratch import opened_private, sync_file
 
 DISCARDED = "discarded.mdb"
@@ -37,15 +36,18 @@ def inherited(owner: Owner, boot: str) -> Format | None:
         owner.refuse_alien()
         return None
     with opened_private(data, os.O_RDONLY) as descriptor:
+        record = None
         try:
             check_file(data)
+            record = value_of(descriptor, FORMAT_KEY)
+            found = unpack_format(record, str(owner.folder))
         except StoreError:
             trust = owner.trust()
-            if trust is None or not trust.is_void(boot):
+            is_ours = version_of(record) in (None, FILE_VERSION)
+            if trust is None or not trust.is_void(boot) or not is_ours:
                 raise
             _give_up(owner.folder, is_sure=False)
             return None
-        found = unpack_format(value_of(descriptor, FORMAT_KEY), str(owner.folder))
     if found.trust.is_void(boot):
         _give_up(owner.folder, is_sure=True)
         return None

@@ -43,7 +43,7 @@ from .records import (
     pack_format,
     unpack_complete,
 )
-from .scratch import boot_id, os_errors, private_folder, scratch_folder, sync_file
+from .scratch import boot_id, os_errors, private_folder, scratch_folder, sync_file, sync_names
 from .turns import Turn, in_turn
 from .units import format_size
 
@@ -164,6 +164,7 @@ class LmdbPageFile:
             try:
                 if found and found.trust != trust:
                     sync_file(folder / DATA)
+                    sync_names(folder)
                     env.write([(FORMAT_KEY, pack_format(self.page_size, trust))])
                     owner.write(trust)
                 self._step = unpack_complete(env.read(COMPLETE_KEY, bytes), self.where)[0]

@@ -56,7 +56,7 @@ def value_of(descriptor: int, key: bytes) -> bytes | None:
     """The value of a key, None where there is none; in a file that was checked."""
     try:
         leaf = _leaf_of(descriptor, key)
-    except (struct.error, IndexError):  # an empty tree, whose root is no page
+    except (struct.error, IndexError, OverflowError):  # an empty tree, whose root is no page
         return None
     if leaf is None:
         return None

@@ -76,16 +76,11 @@ def unpack_format(record: bytes | None, where: str) -> Format:
     """What the format record says."""
     if record is None:
         raise StoreError(f"{where} is an LMDB file, but not one of MatWin's; name another folder")
-    version = record[12:14]
-    if (
-        record[:8] == _FILE_MAGIC
-        and len(version) == 2
-        and int.from_bytes(version, "little") != FILE_VERSION
-    ):
+    version = version_of(record)
+    if version not in (None, FILE_VERSION):
         raise StoreError(
-            f"{where} has format version {int.from_bytes(version, 'little')}, this is version "
-            f"{FILE_VERSION}; open it with the release that wrote it, or delete the folder and run "
-            "again from the source"
+            f"{where} has format version {version}, this is version {FILE_VERSION}; open it with "
+            "the release that wrote it, or delete the folder and run again from the source"
         )
     _check_seal(record, FORMAT.size, f"{where}: the format record")
     _, _, _, number, page_size, boot = FORMAT.unpack_from(record)
@@ -93,6 +88,13 @@ def unpack_format(record: bytes | None, where: str) -> Format:
     if trust is None:
         raise CorruptPage(f"{where}: the format record is damaged; {_REMEDY}")
     return Format(page_size, trust)
+
+
+def version_of(record: bytes | None) -> int | None:
+    """The version that a format record claims, whole or not; None where it is none."""
+    if record is None or len(record) < 14 or record[:8] != _FILE_MAGIC:
+        return None
+    return int.from_bytes(record[12:14], "little")
 
 
 def pack_complete(step: int, state: bytes) -> bytes:

@@ -87,6 +87,12 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_names(folder: Path) -> None:
+    """Bring the names in a folder to the disk, and its own: a power cut loses unsynced names."""
+    sync_file(folder)
+    sync_file(folder.resolve().parent)
+
+
 @contextmanager
 def os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Iterator[None]:
     """The operating system's errors as ours."""

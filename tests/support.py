@@ -196,6 +196,20 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @contextmanager
+def strace(*options: str) -> Iterator[None]:
+    """This process under strace."""
+    command = ["strace", "-f", "-p", str(os.getpid()), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr
+        first = tracer.stderr.readline()
+        assert "attached" in first, first
+        try:
+            yield
+        finally:
+            tracer.terminate()
+
+
+@contextmanager
 def tmpfs(folder: Path, size: int) -> Iterator[Path]:
     """A small disk of its own."""
     folder.mkdir()

@@ -8,17 +8,14 @@ and opened again, it holds the last step that was acknowledged, or one newer.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ON, SCHEMA, campaign, each_in_fork, ids_in, needs_root, rows
+from support import ON, SCHEMA, campaign, each_in_fork, ids_in, needs_root, rows, strace
 
 from matwin.storage import Store, StoreError
 
@@ -28,27 +25,13 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
 ]
 
-CALLS = ("pwrite64", "pwritev", "fdatasync", "fsync", "ftruncate", "fallocate", "rename")
+CALLS = ("pwrite64", "writev", "fdatasync", "fsync", "ftruncate", "fallocate", "rename")
 STEP = 400
 STEPS = 3
 
 
 def opened(folder: Path, durability: str) -> Store:
     return Store(folder, memory="128KiB", page_size=4096, durability=durability)
-
-
-@contextmanager
-def strace(*options: str) -> Iterator[None]:
-    """This process under strace."""
-    command = ["strace", "-f", "-p", str(os.getpid()), *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
-        assert tracer.stderr
-        first = tracer.stderr.readline()
-        assert "attached" in first, first
-        try:
-            yield
-        finally:
-            tracer.terminate()
 
 
 def work(folder: Path, durability: str) -> dict[str, Any]:
