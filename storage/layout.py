@@ -47,6 +47,11 @@ CHECKSUM_FROM = 12
 ALIGNMENT = 64
 ROWS_PER_ENTRY = 2**16 - 1
 PARTS_MAX = 2**16
+# What Arrow raises for bytes that are no message of its own; all of it means the same.
+NOT_ARROW = (
+    pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError, LookupError,
+    OverflowError, SystemError,
+)  # fmt: skip
 HEADER = struct.Struct("<8sIHHQIIIIIIqq")
 assert HEADER.size == 64
 
@@ -204,7 +209,7 @@ def decode_page(page: pa.Buffer, schema: pa.Schema, mark: int) -> Page:
     directory = view[directory_at : directory_at + 2 * entries].view("<u2")
     try:
         batch = pa.ipc.read_record_batch(page.slice(start, used - start), schema)
-    except (pa.ArrowException, OSError, MemoryError) as e:
+    except NOT_ARROW as e:
         raise _malformed(page_id, str(e)) from e
     if batch.num_rows != rows or rows == 0:
         raise _malformed(page_id, f"{batch.num_rows} rows, not {rows}")
@@ -222,7 +227,7 @@ def check_rows(
     """
     try:
         page.batch.validate(full=True)
-    except pa.ArrowInvalid as e:
+    except NOT_ARROW as e:
         raise _malformed(page.page_id, str(e)) from e
     for field, column in zip(page.batch.schema, page.batch.columns, strict=True):
         if column.null_count and not field.nullable:

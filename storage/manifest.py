@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from .columns import INT64_MAX
 from .errors import CorruptPage
-from .layout import PARTS_MAX, Fence, PageId
+from .layout import NOT_ARROW, PARTS_MAX, Fence, PageId
 from .materialize import FORMS, WindowState
 from .runs import PageRef
 
@@ -85,16 +85,12 @@ def unpack_states(data: bytes, where: str, page_size: int) -> dict[str, tuple[in
         return {}
     try:
         states = _unpacked_states(_rows(data), page_size)
-    except _READING as e:
+    except NOT_ARROW as e:
         raise CorruptPage(
             f"{where}: the windows of the complete record can't be read ({e}); restore the file, "
             "or delete it and run again from the source"
         ) from e
     return states
-
-
-# What reading a malformed record may raise; all of it means the same.
-_READING = (pa.ArrowException, OSError, MemoryError, ValueError, TypeError, OverflowError)
 
 
 def _rows(data: bytes) -> list[dict[str, Any]]:
