@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proofs import tried
 from support import ON, SCHEMA, campaign, each_in_fork, ids_in, needs_root, rows, strace
 
 from matwin.storage import Store, StoreError
@@ -108,6 +109,7 @@ def faults(base: Path, durability: str) -> list[tuple[str, int]]:
     return [(call, n) for call in CALLS for n in range(1, counts[call] + 1)]
 
 
+@pytest.mark.proof("every write, sync, rename fails")
 @pytest.mark.parametrize("durability", ["epoch", "checkpoint"])
 @pytest.mark.parametrize("for_ever", ["", "+"], ids=["once", "for ever"])
 def test_an_io_error(tmp_path: Path, durability: str, for_ever: str) -> None:
@@ -127,6 +129,7 @@ def test_an_io_error(tmp_path: Path, durability: str, for_ever: str) -> None:
         for text in fate.value["then"]:
             assert "closed to use after an earlier error" in text, (point, fate)
         assert (then.signal, then.error) == (0, ""), (point, fate, then)
+        tried()
 
 
 # ── a disk that is full for one write ────────────────────────────────────────────────────────────
@@ -167,6 +170,7 @@ def fail_again(base: str, durability: str, call: str, when: str) -> dict[str, An
         return work_again(folder, durability)
 
 
+@pytest.mark.proof("every write, sync, rename fails")
 def test_no_space_for_one_write(tmp_path: Path) -> None:
     """What failed is done again with success, unless it was a write to LMDB's meta page: that is
     in the file already, needs no space, and LMDB takes its failure for the worst."""
@@ -179,6 +183,7 @@ def test_no_space_for_one_write(tmp_path: Path) -> None:
         assert (fate.signal, fate.error) == (0, ""), (case, fate)
         assert fate.value["stopped"] or fate.value["done"] == STEPS, (case, fate)
         assert (then.signal, then.error) == (0, ""), (case, then)
+        tried()
     # A delete that fails is put off, and nobody hears of it.
     assert sum(fate.value["failures"] for fate in fates) > len(fates) // 2
     assert done.count(STEPS) > len(done) // 2, done

@@ -18,6 +18,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from proofs import tried
 from support import FORMS, ON, SCHEMA, call_in_child, campaign, each_in_fork, ids_in, rows
 
 from matwin.storage import Store, StoreError
@@ -122,6 +123,7 @@ def used_of(places: dict[bytes, tuple[int, bytes]], window: int, page: int) -> i
     return int(struct.unpack_from("<I", first, 44)[0])
 
 
+@pytest.mark.proof("flips in every file of a store")
 @pytest.mark.parametrize("window", range(len(WINDOWS)), ids=WINDOWS)
 def test_a_flip_in_a_page(pristine: Path, window: int) -> None:
     """Every byte before the rows, some of the rows, some of the filling."""
@@ -144,6 +146,7 @@ def test_a_flip_in_a_page(pristine: Path, window: int) -> None:
     for flip, name, outcomes in zip(flips, expected, try_flips(pristine, flips), strict=True):
         wrong = outcomes.pop(window)
         assert outcomes == ["", "", ""], "the other windows are well"
+        tried()
         if name:
             assert wrong.startswith("CorruptPage: ") and name in wrong, (flip, wrong)
         else:
@@ -155,6 +158,7 @@ def test_a_page_larger_than_a_record_was_among_them(pristine: Path) -> None:
     assert max(parts) == 3
 
 
+@pytest.mark.proof("flips in every file of a store")
 @pytest.mark.parametrize("name", ["format", "complete"])
 def test_a_flip_in_the_record(pristine: Path, name: str) -> None:
     start, record = locate(pristine)[b"\x00" + name.encode()]
@@ -163,6 +167,7 @@ def test_a_flip_in_the_record(pristine: Path, name: str) -> None:
     flips = [(start + at, rng.randrange(8)) for at in ats]
     for (at, _), (wrong, *others) in zip(flips, try_flips(pristine, flips), strict=True):
         assert others == [], "the store is not opened"
+        tried()
         if name == "format" and at - start in (12, 13):
             assert re.match(r"StoreError: .* has format version \d+, this is version 2", wrong)
         else:
@@ -224,6 +229,7 @@ def is_node_of_part(folder: Path, at: int) -> bool:
     return (kind, window, part) == (b"\x01", WINDOWS.index("long"), 1)
 
 
+@pytest.mark.proof("flips in every file of a store")
 def test_a_flip_in_a_page_of_lmdb(pristine: Path) -> None:
     rng = random.Random(41)
     used, places = lmdb_bytes(pristine)
@@ -236,6 +242,7 @@ def test_a_flip_in_a_page_of_lmdb(pristine: Path) -> None:
     fates = each_in_fork(read_and_go_on, [[str(pristine), work, *flip] for flip in flips])
     for flip, fate in zip(flips, fates, strict=True):
         assert (fate.signal, fate.error) == (0, ""), flip
+        tried()
         for wrong in filter(None, fate.value):
             assert re.match(r"(StoreError|CorruptPage): ", wrong), (flip, wrong)
     assert any(any(fate.value) for fate in fates)

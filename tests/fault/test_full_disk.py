@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proofs import tried
 from support import FORMS, ON, SCHEMA, campaign, each_in_fork, ids_in, needs_root, rows, tmpfs
 
 from matwin.storage import Store, StoreError, Window
@@ -106,6 +107,7 @@ def saved_ids(folder: Path, form: str, step: int) -> list[int]:
         return ids_in(window_in(store, form).scan())
 
 
+@pytest.mark.proof("full disk")
 @pytest.mark.parametrize("form", FORMS)
 def test_space_runs_out(disk: Path, tmp_path: Path, form: str) -> None:
     points = fill_points(campaign(40, 2000))
@@ -114,6 +116,7 @@ def test_space_runs_out(disk: Path, tmp_path: Path, form: str) -> None:
     for point, fate in zip(points, fates, strict=True):
         assert fate.signal == 0, point
         assert fate.error == "", point
+        tried()
     failed = [fate.value for fate in fates]
     assert {"append", "settle", "commit"} <= set(failed), failed
 

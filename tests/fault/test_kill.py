@@ -14,6 +14,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from proofs import tried
 from support import FORMS, ON, ROWS_PER_TICK, SCHEMA, call_in_child, campaign, ids_in, rows
 
 from matwin.storage import Store, Window
@@ -124,6 +125,7 @@ def kill_often(folder: str, durability: str, kills: int, seed: int) -> dict[str,
     }
 
 
+@pytest.mark.proof("kill -9 while committing")
 @pytest.mark.parametrize(
     ("durability", "usual", "many"),
     [("checkpoint", 120, 4000), ("checkpoint", 120, 4000), ("epoch", 60, 2000)],
@@ -136,5 +138,6 @@ def test_kills(
     seed = random.Random(request.node.name).randrange(2**32)
     told = call_in_child(kill_often, str(tmp_path / "s"), durability, kills, seed, timeout=3600)
     assert told["problems"] == []
+    tried(kills)
     assert told["opens"] > kills // 2, told
     assert told["steps"] > kills // 2, told
