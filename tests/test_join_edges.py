@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from questions import as_bag
 from support import call_in_child
 
 import matwin
+from matwin import memory
+from matwin.kernels import strips
 
 SMALL = {"page_size": "4KiB", "memory": 32 * 4096}
 
@@ -240,3 +244,48 @@ def test_the_nearest_of_many(kind: str, lo: int, hi: int, keys: int, on_pages: b
         else:
             swapped = nearest_pairs(values[1], values[0], -hi, -lo, keys)
             assert found == sorted((i, j) for j, i in swapped)
+
+
+TENS = np.arange(40) * 10
+FAR_APART = {
+    "uint64": (pa.array(TENS.astype(np.uint64) + np.uint64(2**63 + 1000)), 1, (1, 2)),
+    "int64": (pa.array(2**63 - 2 - TENS), 1, (1, 2)),
+    "floats": (pa.array(1.7e15 + TENS), 1.0, (1.0, 1.0001)),
+    "negative floats": (pa.array(-1.7e15 - TENS), 1.0, (1.0, 1.0001)),
+    "unix seconds": (pa.array(1.7e9 + TENS), 0.0, 1e-10),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"materialize": "slab", **SMALL}], ids=["memory", "pages"])
+@pytest.mark.parametrize("kind", FAR_APART)
+def test_matches_far_from_zero(
+    kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "FEW_PAIRS", 0)
+    monkeypatch.setattr(strips, "FEW_ROWS", 0)
+    column, apart, tolerance = FAR_APART[kind]
+    left = pa.table({"u": column, "t": range(40)})
+    right = pa.table({"u": pc.add(column, pa.scalar(apart, column.type)), "t": range(40)})
+    found = matwin.epsilon_join(left, right, on={"u": tolerance, "t": 0}, **options).read_all()
+    assert sorted(found["t_left"].to_pylist()) == list(range(40))
+
+
+@pytest.mark.parametrize("options", [{}, {"materialize": "slab", **SMALL}], ids=["memory", "pages"])
+def test_floats_farther_apart_than_the_largest(options: dict[str, Any]) -> None:
+    left = pa.table({"x": [-1.7e308, 1.0]})
+    right = pa.table({"x": [1.7e308, math.inf, math.nan, None]})
+    for on, rows in [((0, None), 2), ((None, 0), 0), ((None, None), 2), (None, 2), (1.79e308, 1)]:
+        found = matwin.epsilon_join(left, right, on={"x": on}, **options).read_all()
+        assert found.num_rows == rows, on
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "full", "anti"])
+def test_a_live_stream_up_to_the_last_whole_number(how: str) -> None:
+    """Everything is final once the other side's frontier, less the tolerance, is past 64 bits."""
+    values = [2**63 - 12, 2**63 - 5, 2**63 - 3, 2**63 - 1]
+    rows = [pa.record_batch({"t": pa.array([value], pa.int64())}) for value in values]
+    left, right = (matwin.stream(iter(rows), schema=rows[0].schema) for _ in range(2))
+    found = matwin.epsilon_join(
+        left, right, on={"t": (-10, -2)}, how=how, materialize="slab", max_delay="0s", **SMALL
+    )
+    assert found.read_all().num_rows == {"inner": 5, "left": 6, "full": 7, "anti": 1}[how]

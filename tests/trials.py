@@ -372,7 +372,7 @@ def _windows(
     chance: Random, names: str, kind: Kind, times: list[list[Any]]
 ) -> tuple[list[Window], dict[str, Any]]:
     """Windows that connect all streams; they all admit one tuple of times, so none contradict."""
-    spots = [column[-1] if column and _is_spot(column[-1]) else 0 for column in times]
+    spots = _spots(times, 8e307 if kind.is_float else 2**61)
     pairs = [(chance.randrange(b), b) for b in range(1, len(names))]
     pairs += [pair for pair in [(0, 2), (1, 3)] if pair[1] < len(names) and pair not in pairs]
     windows, given = [], {}
@@ -392,8 +392,12 @@ def _windows(
     return windows, {"windows": given}
 
 
-def _is_spot(value: Any) -> bool:
-    return value is not None and (not isinstance(value, float) or abs(value) < 8e307)
+def _spots(times: list[list[Any]], farthest: Any) -> list[Any]:
+    """A time of each stream, none so far from the first that no window could hold both."""
+    lasts = [column[-1] if column else None for column in times]
+    first = next((t for t in lasts if t is not None and abs(t) < math.inf), 0)
+    is_near = [t is not None and abs(t - first) < farthest for t in lasts]
+    return [t if near else first for t, near in zip(lasts, is_near, strict=True)]
 
 
 def _window_held(lo: Any, hi: Any, kind: Kind) -> tuple[Any, Any]:
