@@ -72,7 +72,11 @@ def _unsigned(chance: Random, sides: int) -> Kind:
 
 
 def _floats(chance: Random, sides: int) -> Kind:
-    types = [chance.choice([pa.float64(), pa.float64(), pa.float32()]) for _ in range(sides)]
+    """Floats of both widths, now and then with whole numbers, which are compared as floats."""
+    floats = [pa.float64(), pa.float64(), pa.float32()]
+    types = [chance.choice(floats) for _ in range(sides)]
+    if chance.random() < 0.2:
+        types[-1] = chance.choice([pa.int64(), pa.int32(), pa.uint64()])
     return Kind(tuple(types), (1,) * sides, 0, 0, is_float=True)
 
 
@@ -129,9 +133,8 @@ def float_values(chance: Random, sizes: list[int], kind: Kind) -> list[list[Any]
     """Floats around one place, a step or a neighbour apart, and odd ones."""
     place = chance.choice(FLOAT_PLACES)
     step = chance.choice([0.1, 1.0, 1e-3, 1e-9, math.ulp(place), math.ulp(place), 1e300])
-    single = [data_type == pa.float32() for data_type in kind.types]
 
-    def value(is_single: bool) -> Any:
+    def value(data_type: pa.DataType) -> Any:
         if chance.random() < 0.08:
             found = chance.choice([*ODD_FLOATS, None])
         else:
@@ -139,9 +142,19 @@ def float_values(chance: Random, sizes: list[int], kind: Kind) -> list[list[Any]
             # 3 * 0.1 is not 0.3: where rounding decides.
             is_divided = step == 0.1 and chance.random() < 0.5
             found = _finite(place + (steps / 10 if is_divided else steps * step))
-        return _single(found) if is_single else found
+        return _held(found, data_type)
 
-    return [[value(s) for _ in range(size)] for size, s in zip(sizes, single, strict=True)]
+    return [[value(t) for _ in range(size)] for size, t in zip(sizes, kind.types, strict=True)]
+
+
+def _held(value: float | None, data_type: pa.DataType) -> float | None:
+    """The float as a column of this type holds it."""
+    if value is None or data_type == pa.float64():
+        return value
+    if data_type == pa.float32():
+        return _single(value)
+    low, high = 0 if data_type == pa.uint64() else -(2**31), 2**31 - 1
+    return float(round(max(min(value, high), low))) if value == value else None
 
 
 def _single(value: float | None) -> float | None:
@@ -180,6 +193,8 @@ def column_of(values: list[Any], data_type: pa.DataType, per: int) -> pa.Array:
     """The column of a side from values in the common unit."""
     if pa.types.is_floating(data_type):
         return pa.array(values, pa.float64()).cast(data_type)
+    if any(isinstance(value, float) for value in values):  # whole numbers that meet floats
+        return pa.array([None if v is None else int(v) for v in values], data_type)
     own = [None if value is None else value // per for value in values]
     if not pa.types.is_temporal(data_type):
         return pa.array(own, data_type)
@@ -269,8 +284,8 @@ class Trial:
     """Tables, the arguments of a join, and what they ask."""
 
     tables: dict[str, pa.Table]
-    order: dict[str, tuple[str, list[Any]]]
-    """The order attribute of each table: its column, and its values in the common unit."""
+    order: dict[str, list[Any]]
+    """The order attribute of each table, in the common unit."""
     arguments: dict[str, Any]
     asked: Any
     is_best: bool = False
@@ -299,7 +314,7 @@ def pairs_trial(seed: int, rows_max: int = 14) -> Trial:
     how = chance.choice(HOWS[is_best])
     columns: list[dict[str, pa.Array]] = [{}, {}]
     attributes, on, orders, kinds = [], {}, {}, []
-    order: Any = None
+    places: dict[str, list[Any]] = {}
     for name in "txy"[: chance.choice([1, 1, 2, 2, 3])]:
         kind = kind_of(chance, 2)
         values = values_of(chance, sizes, kind)
@@ -310,9 +325,13 @@ def pairs_trial(seed: int, rows_max: int = 14) -> Trial:
             orders[name] = "youngest"
         attributes.append(Attribute(values[0], values[1], lo, hi, is_youngest))
         kinds.append(kind)
-        order = order or values
-        for side in (0, 1):
-            columns[side][name] = column_of(values[side], kind.types[side], kind.per[side])
+        places = places or {"left": values[0], "right": values[1]}
+        theirs = f"{name}_other" if chance.random() < 0.2 else name
+        if theirs != name:
+            on[name, theirs] = on.pop(name)
+            orders |= {(name, theirs): orders.pop(name)} if is_youngest else {}
+        for side, called in enumerate((name, theirs)):
+            columns[side][called] = column_of(values[side], kind.types[side], kind.per[side])
     keys = []
     if chance.random() < 0.4:
         types, drawn = keys_of(chance, sizes)
@@ -335,7 +354,6 @@ def pairs_trial(seed: int, rows_max: int = 14) -> Trial:
     is_far = measures and any(
         kind.unit and not a.is_youngest for kind, a in zip(kinds, attributes, strict=True)
     )
-    places = {"left": ("t", order[0]), "right": ("t", order[1])}
     return Trial(tables, places, arguments, asked, is_best, is_far)
 
 
@@ -364,8 +382,7 @@ def tuples_trial(seed: int) -> Trial:
         for s, name in enumerate(names)
     }
     asked = Tuples(tuple(times), tuple(map(tuple, keys)), tuple(windows), tuple(near))
-    places = {name: ("t", times[s]) for s, name in enumerate(names)}
-    return Trial(tables, places, {"time": "t", **arguments}, asked)
+    return Trial(tables, dict(zip(names, times, strict=True)), {"time": "t", **arguments}, asked)
 
 
 def _windows(

@@ -69,7 +69,7 @@ def source(chance: Random, trial: Trial, name: str, *, may_stream: bool) -> Any:
         return table if form == "table" or not batches else batches
     if form == "ahead":
         return matwin.stream(table, order=matwin.ReadAhead(table.num_rows + 1))
-    order = trial.order[name][1]
+    order = trial.order[name]
     places = sorted(
         range(len(order)), key=lambda row: (not _has_place(order[row]), order[row] or 0)
     )
@@ -117,20 +117,20 @@ def _pairs(found: pa.Table, trial: Trial) -> Counter[tuple[Any, ...]]:
     sides = ("left", "right") if "right_id" in found.column_names else ("left",)
     columns = [found[f"{side}_id"].to_pylist() for side in sides]
     if len(sides) == 2 and trial.arguments["distances"]:
-        columns += [
-            _distances(found[f"{name}_distance"], trial, name) for name in trial.arguments["on"]
-        ]
+        columns += [_distances(found, trial, names) for names in trial.arguments["on"]]
     return Counter(zip(*columns, strict=True))
 
 
-def _distances(column: pa.ChunkedArray, trial: Trial, name: str) -> list[Any]:
+def _distances(found: pa.Table, trial: Trial, names: Any) -> list[Any]:
     """Distances as counts of the unit in which the columns are compared."""
+    ours, theirs = (names, names) if isinstance(names, str) else names
+    column = found[f"{ours}_distance"]
     if not pa.types.is_temporal(column.type):
         return column.to_pylist()
     stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
     counts = pa.chunked_array([c.view(stored) for c in column.chunks], stored).to_pylist()
-    is_days = all(table[name].type == pa.date32() for table in trial.tables.values())
-    day = 86_400 if is_days and pa.types.is_duration(column.type) else 1
+    types = {trial.tables["left"][ours].type, trial.tables["right"][theirs].type}
+    day = 86_400 if types == {pa.date32()} and pa.types.is_duration(column.type) else 1
     return [None if count is None else count // day for count in counts]
 
 
