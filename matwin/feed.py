@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from matwin.storage.columns import Int64s, order_key
 from matwin.storage.errors import InputError
+from matwin.storage.grid import Tolerance
 
 from .finality import DONE
 from .frontier import frontier_of, punctuation_key
@@ -54,7 +55,7 @@ class Feed:
 
     def __init__(
         self, source: Source, side: Side, report: SideReport,
-        tolerance: tuple[int | float, int | float] | None, items: Items | None = None,
+        tolerance: Tolerance, items: Items | None = None,
     ) -> None:  # fmt: skip
         """`items` are the source's, where somebody else reads them."""
         self.source = source
