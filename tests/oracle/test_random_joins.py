@@ -89,8 +89,12 @@ def _pieces(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
     yield from table.combine_chunks().to_batches(max_chunksize=rows)
 
 
-def check_pairs(seed: int) -> bool:
-    """One join of two sides; whether it found anything."""
+def check_pairs(seed: int, budget: int = 0) -> bool:
+    """One join of two sides; whether it found anything.
+
+    The best of all pairs of streams have to fit the budget: a larger one is taken where it is
+    advised.
+    """
     trial, chance = pairs_trial(seed), Random(f"route {seed}")
     expected = trial.asked.answer()
     limits = trial.asked.attributes[0]
@@ -101,12 +105,16 @@ def check_pairs(seed: int) -> bool:
     options = routed(chance)
     if "materialize" in options:
         options["schedule"] = chance.choice(SCHEDULES)
+        options["memory"] = max(budget, options["memory"])
     with lowered(chance):
         try:
             found = join(*sources, report=report, **options, **trial.arguments).read_all()
         except matwin.InputError as e:
             assert trial.too_far and "does not fit duration" in str(e), (seed, e)
             return False
+        except matwin.BudgetError as e:
+            assert trial.is_best and e.smallest_bytes > options["memory"], (seed, e)
+            return check_pairs(seed, e.smallest_bytes)
     report.check()
     assert _pairs(found, trial) == expected, seed
     _check_text(found, ("left", "right"))
