@@ -75,6 +75,7 @@ value = support.loaded(sys.argv[1], sys.argv[2])(*json.load(sys.stdin))
 print(json.dumps(value), flush=True)
 """
 _PR_SET_PDEATHSIG = 1
+CASES_PER_CHILD = 500
 
 
 def run_child(
@@ -160,10 +161,14 @@ def in_fork(function: Callable[..., Any], *arguments: Any) -> Fate:
 def each_in_fork(function: Callable[..., Any], cases: Sequence[Sequence[Any]]) -> list[Fate]:
     """Call the function once for each case, each in a process of its own.
 
-    One child pays for the imports; its forks cost milliseconds.
+    One child pays for the imports; its forks cost milliseconds.  Many cases take several children,
+    so that each ends in time.
     """
     file, name = inspect.getfile(function), function.__name__
-    fates = call_in_child(_fork_each, file, name, cases)
+    fates = []
+    for first in range(0, len(cases), CASES_PER_CHILD):
+        some = cases[first : first + CASES_PER_CHILD]
+        fates += call_in_child(_fork_each, file, name, some)
     return [Fate(*fate) for fate in fates]
 
 

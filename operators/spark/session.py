@@ -29,6 +29,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.scratch import scratch_folder
 
 from .errors import LACKING
 
@@ -105,12 +106,18 @@ def _prepare(master: str) -> None:
 
 def _linked(home: Path) -> str:
     """A folder of links to Spark's own: workers of a local cluster write their logs into it."""
-    folder = tempfile.mkdtemp(prefix="matwin-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = scratch_folder()
+    atexit.register(_remove, folder, os.getpid())
     for entry in home.iterdir():
         if entry.name != "work":
-            Path(folder, entry.name).symlink_to(entry)
-    return folder
+            (folder / entry.name).symlink_to(entry)
+    return str(folder)
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Remove a folder in the process that made it: a forked child ends as well."""
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_java() -> None:

@@ -152,7 +152,7 @@ def use(pristine: str, work: str, seed: int) -> str:
 
 @pytest.mark.proof("hostile pages and manifests")
 def test_nothing_but_named_errors(pristine: Path, tmp_path: Path) -> None:
-    count = campaign(150, 10_000)
+    count = campaign(150, 5_000)
     cases = [[str(pristine), str(tmp_path / "s"), seed] for seed in range(count)]
     fates = each_in_fork(use, cases)
     for seed, fate in enumerate(fates):
