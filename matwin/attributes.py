@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Dimension, Key, Tolerance, in_units
-from matwin.storage.units import Counts
+from matwin.storage.grid import Dimension, Key
+from matwin.storage.units import Counts, Tolerance, in_units
 
 from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
 
@@ -171,7 +171,7 @@ def _check_lists(left: pa.Field, right: pa.Field) -> None:
             )
 
 
-def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance:
+def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance | Counts:
     """A pair with None on one side as one whose limit no two values reach."""
     if not isinstance(tolerance, tuple) or len(tolerance) != 2 or None not in tolerance:
         return tolerance
@@ -180,8 +180,8 @@ def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance:
     if lo is None and hi is None:
         return None
     return Counts(
-        -limit if lo is None else in_units(lo, field, upward=True),
-        limit if hi is None else in_units(hi, field, upward=False),
+        -limit if lo is None else in_units(lo, field, rounding=math.ceil),
+        limit if hi is None else in_units(hi, field, rounding=math.floor),
     )
 
 

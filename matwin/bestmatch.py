@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Tolerance
+from matwin.storage.units import Tolerance
 
 from .full import Union, has_black_boxes
 from .inner import Champions, frontier_of_all, on_frontier

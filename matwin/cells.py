@@ -17,16 +17,16 @@ the same; the first is for streams of single rows, where arrays would cost 25 µ
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Dimension, Tolerance
+from matwin.storage.grid import Dimension
+from matwin.storage.units import Amount, Counts, in_units
 
-from .keys import TOP, float_of_key, in_units, key_of_float, lowered
+from .keys import TOP, float_of_key, key_of_float, lowered
 
 DOUBT = 8
 _LARGEST = 1.7976931348623157e308
@@ -34,12 +34,10 @@ _EXACT_BELOW = 2.0**52  # beyond, only the rounded quotient is sure to be monoto
 _VANISHING = 2.0**-1074  # a quotient below this vanishes to -0.0, which lies in cell 0
 
 
-def cell_width(
-    width: int | float | str | timedelta | None, field: pa.Field, tolerance: Tolerance
-) -> int | float:
+def cell_width(width: Amount | None, field: pa.Field, tolerance: Counts | None) -> int | float:
     """The width that is declared, or else the tolerance ε."""
     if width is not None:
-        return in_units(width, field)
+        return in_units(width, field, rounding=lambda fraction: _whole(fraction, field))
     dimension = Dimension.of(field, tolerance)
     if dimension.lo is None or dimension.hi is None:
         raise InputError(
@@ -49,6 +47,16 @@ def cell_width(
     if pa.types.is_floating(field.type):
         return dimension.hi / 2 - dimension.lo / 2  # without the slack of our own cells
     return dimension.width
+
+
+def _whole(width: float, field: pa.Field) -> int:
+    """A whole number: cells of 2.5 are no cells of 2 or of 3."""
+    if width != math.floor(width):
+        raise InputError(
+            f"column {field.name!r} is {field.type}: cells {width} wide divide no whole numbers; "
+            "give order=GridOrdered(...) a whole width"
+        )
+    return int(width)
 
 
 def cell_start(key: int, width: int, zero: int) -> int:

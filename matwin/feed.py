@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from matwin.storage.columns import Int64s, order_key
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Tolerance
+from matwin.storage.units import Counts
 
 from .finality import DONE
 from .frontier import frontier_of, punctuation_key
@@ -55,7 +55,7 @@ class Feed:
 
     def __init__(
         self, source: Source, side: Side, report: SideReport,
-        tolerance: Tolerance, items: Items | None = None,
+        tolerance: Counts | None, items: Items | None = None,
     ) -> None:  # fmt: skip
         """`items` are the source's, where somebody else reads them."""
         self.source = source
@@ -67,8 +67,9 @@ class Feed:
         self._late = source.late if isinstance(source, Stream) else "error"
         if isinstance(source, Stream):
             _check_order_attribute(source, side.given[0], side.name)
+        self._field = side.order_field.with_name(side.given[0])
         self._frontier = frontier_of(
-            self._order, field=side.order_field, tolerance=tolerance, late=self._late,
+            self._order, field=self._field, tolerance=tolerance, late=self._late,
             source=source.name or side.name,
         )  # fmt: skip
         self._items: Items = items or items_of(source)
@@ -115,7 +116,7 @@ class Feed:
             self._frontier.finish()
             return None
         if isinstance(item, Punctuation):
-            self._frontier.punctuate(punctuation_key(item.upto, self.side.order_field))
+            self._frontier.punctuate(punctuation_key(item.upto, self._field))
             return None
         size = item.nbytes if item.schema.equals(self.side.schema) else plain_bytes(item)
         rows = rows_at_a_time(item.num_rows, size)
@@ -170,7 +171,7 @@ class Feed:
     def _become_sorted(self) -> None:
         self._order = Sorted()
         self._frontier = frontier_of(
-            self._order, field=self.side.order_field, tolerance=None, late="error",
+            self._order, field=self._field, tolerance=None, late="error",
             source=self.source.name or self.side.name,
         )  # fmt: skip
         if self._largest is not None:  # what has been read before its order was known

@@ -25,10 +25,11 @@ import pyarrow as pa
 
 from matwin.storage.columns import INT64_MIN, Int64s, float_key, is_temporal, stored_dtype
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Dimension, Tolerance
+from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
+from matwin.storage.units import Tolerance
 
 from .bestmatch import bestmatch_join
 from .feed import Feed
@@ -127,7 +128,7 @@ class Evaluation:
 
     def _window(self, store: Store, name: str) -> Window:
         side = self._sides[name]
-        on = {side.grid.order.name: (self._clock.lo, self._clock.hi)}
+        on = {side.grid.order.name: self._clock.limits}
         return store.window(name, side.stored, on=on, materialize="slab")
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────
@@ -151,9 +152,7 @@ class Evaluation:
         source = self._sources[name]
         if not isinstance(source, Stream):
             source = self._sorted(store, source, name)
-        lo, hi = self._clock.lo, self._clock.hi
-        tolerance = None if lo is None or hi is None else (lo, hi)
-        return Feed(source, self._sides[name], getattr(self._report, name), tolerance)
+        return Feed(source, self._sides[name], getattr(self._report, name), self._clock.limits)
 
     def _sorted(self, store: Store, source: Source, name: str) -> Stream:
         """A source as a stream by time, sorted by the store."""

@@ -28,6 +28,7 @@ Keys are those of `storage.columns.order_key`.  Rows without a finite value neve
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import NoReturn
 
@@ -36,10 +37,10 @@ import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_key, floats_of_keys
 from matwin.storage.errors import InputError, OrderError
-from matwin.storage.grid import Tolerance
+from matwin.storage.units import Counts, in_units
 
 from .cells import cell_start, cell_starts, cell_width, float_cell_start, float_cell_starts
-from .keys import float_of_key, in_units, key_of_float, lowered, order_zero
+from .keys import float_of_key, key_of_float, lowered, order_zero
 from .keys import key_value as key_value
 from .keys import punctuation_key as punctuation_key
 from .lookback import Lookback
@@ -160,6 +161,11 @@ class SortedFrontier(Following):
         return keys
 
 
+def _back(order: Lateness, field: pa.Field) -> int | float:
+    """The lateness in the column's unit; a fraction of a whole number goes up."""
+    return in_units(order.lateness, field, rounding=math.ceil)
+
+
 class LatenessFrontier(Following):
     """Complete up to the largest value - c, in whole numbers.
 
@@ -171,7 +177,7 @@ class LatenessFrontier(Following):
     def __init__(self, field: pa.Field, late: str, source: str, order: Lateness) -> None:
         super().__init__(field, late, source)
         self.promise = repr(order)
-        self._back = int(in_units(order.lateness, field)) - 1
+        self._back = int(_back(order, field)) - 1
 
     def _bound(self, key: int) -> int:
         return min(max(key - self._back, INT64_MIN), INT64_MAX)
@@ -190,7 +196,7 @@ class FloatLatenessFrontier(Following):
     def __init__(self, field: pa.Field, late: str, source: str, order: Lateness) -> None:
         super().__init__(field, late, source)
         self.promise = repr(order)
-        self._back = float(in_units(order.lateness, field))
+        self._back = float(_back(order, field))
 
     def _bound(self, key: int) -> int:
         return key_of_float(float_of_key(key) - self._back) + 1
@@ -301,7 +307,7 @@ class ReadAheadFrontier(Frontier):
 
 
 def frontier_of(
-    order: Order | None, *, field: pa.Field, tolerance: Tolerance, late: str, source: str
+    order: Order | None, *, field: pa.Field, tolerance: Counts | None, late: str, source: str
 ) -> Frontier:
     """The frontier of a source with this order; None is a finite source without one."""
     is_float = pa.types.is_floating(field.type)

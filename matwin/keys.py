@@ -7,44 +7,27 @@
     floats            their bits so arranged that they compare like the floats; the next key is the
                       next float (only -1, which would be -0.0, is nobody's)
 
-This is the way back, for messages and for arithmetic in the column's own type and unit.
+This is the way back, for messages and for arithmetic in the column's own type.
 """
 
 from __future__ import annotations
 
-import math
 import struct
-from datetime import timedelta
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from matwin.storage.bounds import bound_place
 from matwin.storage.columns import (
     INT64_MAX,
     INT64_MIN,
     Int64s,
-    bound_key,
     is_temporal,
     stored_dtype,
 )
-from matwin.storage.grid import Dimension
 
 TOP = np.uint64(1 << 63)
-
-
-def in_units(amount: int | float | str | timedelta, field: pa.Field) -> int | float:
-    """An amount of the column in its own unit; fractions of whole numbers go up.
-
-    >>> in_units("5s", pa.field("t", pa.timestamp("ms"))), in_units(2.5, pa.field("t", pa.int64()))
-    (5000, 3)
-    """
-    if isinstance(amount, str | timedelta):
-        in_unit = Dimension.of(field, amount).hi
-        assert in_unit is not None
-        return in_unit
-    return float(amount) if pa.types.is_floating(field.type) else math.ceil(amount)
 
 
 def lowered(keys: Int64s, by: npt.NDArray[np.uint64] | np.uint64) -> Int64s:
@@ -100,16 +83,5 @@ def punctuation_key(upto: object, field: pa.Field) -> int:
     >>> punctuation_key(2.5, pa.field("t", pa.int64()))
     2
     """
-    key = bound_key(upto, field.type, field.name)  # of the first value not below `upto`
-    return key if _is_value(upto, key, field) else key - 1
-
-
-def _is_value(upto: object, key: int, field: pa.Field) -> bool:
-    if isinstance(upto, pa.Scalar) and not is_temporal(upto.type):
-        upto = upto.as_py()
-    if isinstance(upto, int | float | Decimal | np.integer | np.floating):
-        return bool(upto == (key if is_temporal(field.type) else key_value(key, field)))
-    if not pa.types.is_date(field.type):
-        return True  # what is no value of the column was refused
-    moment = upto if isinstance(upto, pa.Scalar) else pa.scalar(upto)
-    return bool(moment.cast(field.type).cast(moment.type) == moment)
+    key, is_value = bound_place(upto, field.type, field.name)
+    return key if is_value else key - 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,14 @@ from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.machine import free_memory
 from matwin.storage.materialize import FORMS
 from matwin.storage.pool import smallest_budget
-from matwin.storage.units import format_size, parse_duration, parse_size
+from matwin.storage.units import (
+    HOW_TO_WRITE,
+    Duration,
+    format_size,
+    is_duration,
+    nanoseconds,
+    parse_size,
+)
 
 from .report import Report
 
@@ -35,7 +41,7 @@ class Options:
     progress: Callable[[Report], None] | None = None
     report: Report | None = None
     max_output_rows: int | None = None
-    max_delay: str | timedelta | None = None
+    max_delay: Duration | None = None
     budget_bytes: int = field(init=False)
     page_bytes: int = field(init=False)
     workers: int = field(init=False)
@@ -96,9 +102,9 @@ def options_of(join: str, given: dict[str, Any]) -> Options:
 def _seconds(delay: object) -> float | None:
     if delay is None:
         return None
-    if not isinstance(delay, str | timedelta):
-        raise InputError(f"max_delay={delay!r}: write text such as '500ms'")
-    seconds = parse_duration(delay, "ns") / 1e9
+    if not is_duration(delay):
+        raise InputError(f"max_delay={delay!r}: {HOW_TO_WRITE}")
+    seconds = float(nanoseconds(delay)) / 1e9  # type: ignore[arg-type]  # it is one
     if seconds < 0:
         raise InputError(f"max_delay={delay!r} is negative")
     return seconds

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from matwin.storage.columns import plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Tolerance
 from matwin.storage.layout import check_names, check_storable
+from matwin.storage.units import Tolerance
 
 from .attributes import Attribute, KeyPair, attributes_of, keys_of
 from .orders import MinDistance, Minimize, Youngest

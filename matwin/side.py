@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from matwin.storage.columns import Bools, Int64s, cast_columns, key_code, order_key, physical
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Grid, Key
+from matwin.storage.units import Counts
 
 from .attributes import Attribute
 from .question import Question
@@ -84,7 +85,7 @@ class Side:
         hidden: list[Hidden] = []
         stored = [_stored(schema, key, key_type, hidden) for key, key_type in keys]
         column = _stored(schema, *time, hidden)
-        dimension = Dimension.of(pa.field(column, time[1]), width)
+        dimension = Dimension.of(pa.field(column, time[1]), Counts(-width, width))
         return cls(
             name, schema, pa.schema([*schema, *(pa.field(h.name, h.type) for h in hidden)]),
             Grid(tuple(map(Key, stored)), (dimension,)), (column,), (time[0],), tuple(stored),

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
-from matwin.storage.units import parse_duration
+from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds
 
 from .shares import ReadShare
 from .sources import Batches, Source, is_iterable_source, source_of
@@ -54,10 +54,10 @@ class Lateness:
     to the largest would be late.  Use `Sorted` where ties may come.
     """
 
-    lateness: int | float | str | timedelta
+    lateness: Amount
 
     def __post_init__(self) -> None:
-        if _sign(self.lateness, "Lateness", "'5s'") < 0:
+        if _sign(self.lateness, "Lateness") < 0:
             raise InputError(f"Lateness({self.lateness!r}) is negative; rows can't come that early")
 
 
@@ -84,10 +84,10 @@ class Punctuated:
 class GridOrdered:
     """``floor(y / width)`` never falls; the width is the tolerance ε unless it is given."""
 
-    width: int | float | str | timedelta | None = None
+    width: Amount | None = None
 
     def __post_init__(self) -> None:
-        if self.width is not None and _sign(self.width, "GridOrdered", "'10min'") <= 0:
+        if self.width is not None and _sign(self.width, "GridOrdered") <= 0:
             raise InputError(f"GridOrdered({self.width!r}): a cell must be wider than nothing")
 
 
@@ -102,17 +102,21 @@ class Punctuation:
     upto: object
 
 
-def _sign(amount: Any, what: str, text: str) -> int:
+def _sign(amount: Any, what: str) -> int:
     """-1, 0 or 1; an error for what is no amount."""
-    if isinstance(amount, str | timedelta):
-        amount = parse_duration(amount, "ns")
-    is_number = isinstance(amount, int | float | np.integer | np.floating)
-    if isinstance(amount, bool | np.timedelta64) or not is_number or not math.isfinite(amount):
+    if is_duration(amount):
+        amount = nanoseconds(amount)
+    is_number = isinstance(amount, int | float | Fraction | np.integer | np.floating)
+    if isinstance(amount, bool) or not is_number or not _is_finite(amount):
         raise InputError(
-            f"{what}({amount!r}): give a finite number in the column's unit, a timedelta, or text "
-            f"such as {text}"
+            f"{what}({amount!r}): give a finite number for a column of numbers; for times "
+            f"{HOW_TO_WRITE}"
         )
     return int(amount > 0) - int(amount < 0)
+
+
+def _is_finite(amount: Any) -> bool:
+    return not isinstance(amount, float | np.floating) or math.isfinite(amount)
 
 
 @dataclass(frozen=True)

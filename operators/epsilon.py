@@ -25,7 +25,7 @@ from matwin.matched import Matched
 from matwin.options import options_of
 from matwin.question import Question
 from matwin.sources import two_sources
-from matwin.storage.grid import Tolerance
+from matwin.storage.units import Tolerance
 
 
 def epsilon_join(

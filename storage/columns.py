@@ -12,10 +12,7 @@ Left out: decimals as join attributes (they may need 128 bits); they travel as p
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import hashlib
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -114,76 +111,6 @@ def floats_of_keys(keys: Int64s) -> npt.NDArray[np.float64]:
     """The floats that have these order keys."""
     values: npt.NDArray[np.float64] = np.where(keys < 0, keys ^ INT64_MAX, keys).view(np.float64)
     return values + 0.0
-
-
-def bound_key(bound: object, data_type: pa.DataType, column: str) -> int:
-    """The order key of a bound given as a Python, NumPy or Arrow value.
-
-    Exact: a fractional bound on an integer column, or an integer that no float64 holds, becomes
-    the next value upward, so that ``value < bound`` keeps its meaning.
-
-    >>> bound_key(2.5, pa.int64(), "t")
-    3
-    """
-    if isinstance(bound, pa.Scalar) and not is_temporal(bound.type):
-        bound = bound.as_py()
-    if isinstance(bound, np.integer | np.floating):
-        bound = bound.item()
-    if bound is None or bound != bound:
-        raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
-    if isinstance(bound, pa.Scalar):
-        return _scalar_key(bound, data_type, column)
-    if isinstance(bound, np.datetime64 | np.timedelta64 | dt.datetime):
-        return _scalar_key(pa.scalar(bound), data_type, column)
-    if isinstance(bound, bool) or not isinstance(bound, int | float | decimal.Decimal):
-        return _scalar_key(_as_scalar(bound, data_type, column), data_type, column)
-    if pa.types.is_floating(data_type):
-        return int(float_key(np.array([_float_upward(bound)]))[0])
-    return _whole_key(bound, data_type, column)
-
-
-def _as_scalar(bound: object, data_type: pa.DataType, column: str) -> pa.Scalar:
-    try:
-        return pa.scalar(bound, data_type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
-        raise InputError(f"column {column!r} ({data_type}): {bound!r} is no bound: {e}") from e
-
-
-def _scalar_key(scalar: pa.Scalar, data_type: pa.DataType, column: str) -> int:
-    if not scalar.is_valid:
-        raise InputError(f"column {column!r}: null is no bound; give a value of the column")
-    if pa.types.is_timestamp(data_type) and (
-        not pa.types.is_timestamp(scalar.type) or (scalar.type.tz is None) != (data_type.tz is None)
-    ):
-        raise InputError(
-            f"column {column!r} is {data_type} and the bound {scalar} is {scalar.type}; "
-            "give both a time zone or neither"
-        )
-    try:
-        key = int(order_key(pa.array([scalar.cast(data_type)], data_type))[0])
-        is_rounded = (
-            pa.types.is_date(data_type) and scalar.cast(data_type).cast(scalar.type) != scalar
-        )
-        return key + 1 if is_rounded else key  # noon is after the day's value, its midnight
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        raise InputError(f"column {column!r} ({data_type}): {scalar} is no bound: {e}") from e
-
-
-def _whole_key(bound: Any, data_type: pa.DataType, column: str) -> int:
-    """The order key of the least whole number that is not below the bound."""
-    whole: int = math.ceil(max(min(bound, 2**65), -(2**65)))
-    key = whole - 2**63 if data_type == pa.uint64() else whole
-    if key > INT64_MAX:
-        raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")
-    return max(key, INT64_MIN)
-
-
-def _float_upward(bound: Any) -> float:
-    try:
-        value = float(bound)
-    except OverflowError:
-        return math.inf if bound > 0 else -1.7976931348623157e308
-    return math.nextafter(value, math.inf) if value < bound else value
 
 
 def key_code(column: pa.Array, name: str, *, salt: int = 0) -> Int64s:

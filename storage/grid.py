@@ -28,11 +28,8 @@ The papers' printed inequality orders cells downward; this order is ascending.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,13 +46,12 @@ from .columns import (
 )
 from .errors import InputError
 from .float_cells import SEAM, float_cells, float_reach
-from .units import Counts, parse_duration
+from .units import Counts, Tolerance, limits_of
 
 NO_CELL = INT64_MAX
 LAST_CELL = INT64_MAX - 1
 FIRST_CELL = INT64_MIN
 FLOAT_SLACK = 2.0**-20
-Tolerance = int | float | str | timedelta | tuple[Any, Any] | Counts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class Dimension:
     width: int | float
 
     @classmethod
-    def of(cls, field: pa.Field, tolerance: Tolerance) -> Dimension:
+    def of(cls, field: pa.Field, tolerance: Tolerance | Counts) -> Dimension:
         """The dimension of a column with a tolerance as a user writes it.
 
         >>> Dimension.of(pa.field("t", pa.timestamp("ms")), "10min")
@@ -115,24 +111,11 @@ class Dimension:
                 f"column {field.name!r} is {field.type}; a join attribute must be a number, "
                 "a time, a date or a duration"
             )
-        if tolerance is None:
+        limits = limits_of(tolerance, field)
+        if limits is None:
             return cls(field.name, None, None, 0)
+        lo, hi = limits
         is_float = pa.types.is_floating(field.type)
-        if isinstance(tolerance, Counts):
-            lo, hi = tolerance.lo, tolerance.hi
-            return cls(field.name, lo, hi, _float_width(lo, hi) if is_float else _int_width(lo, hi))
-        pair = tolerance if isinstance(tolerance, tuple) else (None, tolerance)
-        if len(pair) != 2:
-            raise InputError(f"column {field.name!r}: a tolerance is one value or a pair (lo, hi)")
-        hi = in_units(pair[1], field, upward=False)
-        if isinstance(tolerance, tuple):
-            lo = in_units(pair[0], field, upward=True)
-        elif hi < 0:
-            raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} is negative")
-        else:
-            lo = -hi
-        if lo > hi:
-            raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} admits nothing")
         return cls(field.name, lo, hi, _float_width(lo, hi) if is_float else _int_width(lo, hi))
 
     def cells(self, column: pa.Array) -> Int64s:
@@ -199,32 +182,6 @@ class Dimension:
         return Dimension(self.name, -self.hi, -self.lo, self.width)
 
 
-def in_units(value: Any, field: pa.Field, *, upward: bool) -> int | float:
-    """A bound of a tolerance in the column's own unit."""
-    name, data_type = field.name, field.type
-    if isinstance(value, str | timedelta):
-        return parse_duration(value, _unit_of(field))
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InputError(f"column {name!r}: {value!r} is not a tolerance")
-    if math.isnan(value) or math.isinf(value):
-        raise InputError(f"column {name!r}: the tolerance must be finite; use None for no limit")
-    if pa.types.is_floating(data_type):
-        return float(value)
-    return math.ceil(value) if upward else math.floor(value)
-
-
-def _unit_of(field: pa.Field) -> str:
-    if pa.types.is_date32(field.type):
-        return "D"
-    if pa.types.is_date64(field.type):
-        return "ms"
-    if not hasattr(field.type, "unit"):
-        raise InputError(
-            f"column {field.name!r} is {field.type}: a tolerance of time needs a time column"
-        )
-    return str(field.type.unit)
-
-
 def _int_width(lo: int | float, hi: int | float) -> int:
     half = -((int(lo) - int(hi)) // 2)
     return min(max(half, 1), INT64_MAX)
@@ -266,7 +223,7 @@ class Grid:
     def of(
         cls,
         schema: pa.Schema,
-        on: Mapping[str, Tolerance],
+        on: Mapping[str, Tolerance | Counts],
         by: str | Sequence[str] | None = None,
     ) -> Grid:
         """The grid of a schema, from tolerances by column and equality keys.

@@ -26,7 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from .errors import InputError
-from .grid import Grid, Tolerance
+from .grid import Grid
 from .layout import PageId
 from .manifest import pack_states, unpack_states
 from .materialize import FORMS, StandardWindow, Window, WindowState
@@ -37,7 +37,7 @@ from .replacer import Replacer
 from .sort import SortedRows
 from .trace import NoTrace, Trace, TraceFile
 from .turns import in_turn
-from .units import parse_size
+from .units import Counts, Tolerance, parse_size
 
 
 class Store:
@@ -109,7 +109,7 @@ class Store:
         name: str,
         schema: pa.Schema,
         *,
-        on: Mapping[str, Tolerance],
+        on: Mapping[str, Tolerance | Counts],
         by: str | Sequence[str] | None = None,
         materialize: str = "auto",
         arrival: str = "sorted",
@@ -154,7 +154,7 @@ class Store:
         source: Iterable[pa.RecordBatch],
         schema: pa.Schema,
         *,
-        on: Mapping[str, Tolerance] | str,
+        on: Mapping[str, Tolerance | Counts] | str,
         by: str | Sequence[str] | None = None,
     ) -> SortedRows:
         """The source in order: by one column when `on` is its name, else in ε-Grid-Order."""

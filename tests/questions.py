@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
@@ -361,7 +362,10 @@ def tolerances(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     if pa.types.is_date32(data_type):
         return st.sampled_from(["1d", "3d", 0, ("-2d", "0d")])
     if pa.types.is_temporal(data_type):
-        return st.sampled_from(["0s", 1, 3, (-2, 0), (1, 5), "1s", ("-1h", "0s")])
+        unit = data_type.unit
+        one, five = f"1{unit}", np.timedelta64(5, unit)
+        few = [one, pa.scalar(3, pa.duration(unit)), (f"-2{unit}", 0), (one, five)]
+        return st.sampled_from(["0s", *few, np.timedelta64(1, "s"), ("-1h", "0s")])
     usual = [0, 1, 3, 2.5, (-2, 0), (1, 5), (-5, -1), 2**63, 2**65]
     return st.sampled_from([*usual, (1, 2), (-10, -2), (0, None), (None, -1)])
 

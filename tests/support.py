@@ -56,6 +56,13 @@ def ids_in(batches: Iterable[pa.RecordBatch]) -> list[int]:
     return [int(i) for i in ids]
 
 
+def amount_of(count: int, data_type: pa.DataType) -> Any:
+    """A count of a type's own unit as a user has to write it: times by text."""
+    unit = {"date32[day]": "d", "date64[ms]": "ms"}.get(str(data_type))
+    unit = unit or getattr(data_type, "unit", None)
+    return count if unit is None else f"{count}{unit}"
+
+
 # ── child processes ──────────────────────────────────────────────────────────────────────────────
 
 # Arrow imports pandas by itself where it is installed, 40 MB that are not ours to measure.  Spark

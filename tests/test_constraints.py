@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import combinations, pairwise, product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -191,7 +192,9 @@ def test_windows_of_a_pair(window: Any, limits: tuple[int, int]) -> None:
     assert spans(closed({("b", "a"): window}, "ab")) == [{("b", "a"): limits}]
 
 
-@pytest.mark.parametrize("window", ["1500ms", "1.5s", timedelta(seconds=1.5), 1500])
+@pytest.mark.parametrize(
+    "window", ["1500ms", "1.5s", timedelta(seconds=1.5), np.timedelta64(1500, "ms")]
+)
 def test_durations(window: Any) -> None:
     found = closed({("a", "b"): window}, "ab", pa.timestamp("ms"))
     assert spans(found) == [{("a", "b"): (-1500, 1500)}]

@@ -234,7 +234,8 @@ def test_a_stream_is_declared_once() -> None:
 
 @pytest.mark.parametrize(
     "amount", [-1, -0.5, "-5s", "soon", "", math.nan, math.inf, None, True, [], dt.timedelta(-1),
-               np.timedelta64(5, "s")]
+               np.timedelta64(-5, "s"), np.timedelta64(5), np.timedelta64(5, "M"),
+               np.timedelta64("NaT", "s"), "1h-30min", "5mss", "30min1h", "5"]
 )  # fmt: skip
 def test_bad_lateness(amount: object) -> None:
     with pytest.raises(InputError):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from bad_input import INF, ODD, PAGES, ids, unread
+from support import amount_of
 
 import matwin
 from matwin import InputError, OrderError
@@ -112,15 +113,15 @@ def test_the_ends_of_64_bits(options: dict[str, Any]) -> None:
         (2**63 - 1, pa.int64(), (1, 2)),
         (0, pa.uint64(), (-2, -1)),
         (2**64 - 1, pa.uint64(), (1, 1)),
-        (-(2**63), pa.timestamp("ns"), (-2, -2)),
+        (-(2**63), pa.timestamp("ns"), ("-2ns", "-2ns")),
     ],
 )
 def test_a_window_beyond_the_end_admits_nothing(
-    moment: int, data_type: pa.DataType, limits: tuple[int, int], options: dict[str, Any]
+    moment: int, data_type: pa.DataType, limits: tuple[Any, Any], options: dict[str, Any]
 ) -> None:
     whole = pa.uint64() if data_type == pa.uint64() else pa.int64()
     one = ids(pa.array([moment], whole).cast(data_type))
-    windows = {("b", "c"): limits, ("a", "b"): 1}
+    windows = {("b", "c"): limits, ("a", "b"): amount_of(1, data_type)}
     assert tuples(one, one, one, windows=windows, **options) == []
 
 
@@ -179,7 +180,7 @@ def test_units_are_brought_to_the_finest(options: dict[str, Any]) -> None:
     )
     assert tuples(*streams, windows="1ns", **options) == [(1, 1, 1)]
     assert tuples(*streams, windows="1ms", **options) == [(0, 0, 0), (1, 1, 1)]
-    assert tuples(*streams, windows=10**6, **options) == [(0, 0, 0), (1, 1, 1)]
+    assert tuples(*streams, windows=np.timedelta64(1, "ms"), **options) == [(0, 0, 0), (1, 1, 1)]
 
 
 @pytest.mark.parametrize("stream", ["a", "b"])

@@ -45,12 +45,14 @@ class Kind:
 
     def written(self, amount: int | float) -> st.SearchStrategy[Any]:
         """An amount of time as a user may write it."""
-        ways: list[Any] = [amount]
-        if self.unit:
-            ways.append(f"{amount}{self.unit}")
+        if not self.unit:
+            return st.just(amount)
+        ways: list[Any] = [f"{amount}{self.unit}", *([0] if amount == 0 else [])]
+        if abs(amount) < 2**63:
+            ways.append(np.timedelta64(amount, {"d": "D"}.get(self.unit, self.unit)))
         if self.unit == "d":
             ways.append(timedelta(days=amount))
-        elif self.unit and self.unit != "ns":
+        elif self.unit != "ns":
             ways.append(timedelta(microseconds=amount * (10**6 // PER_SECOND[self.unit])))
         return st.sampled_from(ways)
 
@@ -298,7 +300,12 @@ FUNCTIONS: list[tuple[Any, str, Callable[..., bool], str]] = [
 TOLERANCES: dict[str, list[tuple[Any, Any, Any]]] = {
     "x": [(1, -1, 1), (0, 0, 0), ((-1, 2), -1, 2), ((1, 1), 1, 1)],
     "v": [(0.1, -0.1, 0.1), ((0.1, 0.3), 0.1, 0.3), (1, -1, 1)],
-    "at": [(2, -2, 2), ("1ms", -1, 1), (timedelta(milliseconds=3), -3, 3), (("-2ms", "0s"), -2, 0)],
+    "at": [
+        ("2ms", -2, 2),
+        ("1ms", -1, 1),
+        (timedelta(milliseconds=3), -3, 3),
+        (("-2ms", 0), -2, 0),
+    ],
 }
 
 

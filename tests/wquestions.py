@@ -81,15 +81,26 @@ def first_of(names: Any) -> Any:
     return next(iter(names))
 
 
-def simple(streams: dict[str, pa.Table], windows: Any, by: Any = None, time: str = "t") -> Asked:
-    """A question as a user writes it, in numbers: a window, or pairs with a number or (lo, hi)."""
+def written(windows: Any, unit: str) -> Any:
+    """Windows in numbers as a user writes them for times of this unit; "" is none."""
+    if isinstance(windows, dict):
+        return {pair: written(window, unit) for pair, window in windows.items()}
+    if isinstance(windows, tuple):
+        return tuple(written(limit, unit) for limit in windows)
+    return f"{windows}{unit}" if unit else windows
+
+
+def simple(
+    streams: dict[str, pa.Table], windows: Any, by: Any = None, time: str = "t", unit: str = ""
+) -> Asked:
+    """A question in numbers: a window, or pairs with a number or (lo, hi); `unit` is the times'."""
     pairs = (
         windows if isinstance(windows, dict) else dict.fromkeys(combinations(streams, 2), windows)
     )
     limits = {p: w if isinstance(w, tuple) else (-w, w) for p, w in pairs.items()}
     route = tuple(Bound(*pair, *limit) for pair, limit in limits.items())
     keys = dict.fromkeys(streams, (by,) if isinstance(by, str) else tuple(by)) if by else {}
-    arguments = {"time": time, "windows": windows, "by": by}
+    arguments = {"time": time, "windows": written(windows, unit), "by": by}
     return Asked(streams, dict.fromkeys(streams, time), (route,), keys, (), arguments)
 
 

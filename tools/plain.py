@@ -18,12 +18,14 @@ import decimal
 import json
 import math
 from base64 import b64encode
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.storage.columns import cast_columns, plain_type
+from matwin.storage.units import nanoseconds
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,5 +134,10 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, dt.timedelta):
-        return f"{value // dt.timedelta(microseconds=1)}us"
+        return _duration_text(nanoseconds(value))
     return str(value) if isinstance(value, decimal.Decimal) else value
+
+
+def _duration_text(exact: Fraction) -> str:
+    """In microseconds where that is exact, else in nanoseconds."""
+    return f"{exact // 1000}us" if exact % 1000 == 0 else f"{exact}ns"

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from matwin.keys import float_of_key
 from matwin.options import options_of
-from matwin.storage.columns import bound_key, is_temporal
+from matwin.storage.bounds import bound_key
+from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
 
 from .layout import Number

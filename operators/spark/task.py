@@ -178,7 +178,7 @@ class Streams:
             rows, size = rows + batch.num_rows, size + batch.nbytes
         return found
 
-    def _complete_upto(self, table: pa.Table) -> int | float | None:
+    def _complete_upto(self, table: pa.Table) -> object:
         """What nothing that comes is below or equal to; the last value itself may come again."""
         if self._task.sort is None:
             return None
@@ -189,7 +189,11 @@ class Streams:
         if pa.types.is_floating(last.type):
             value = float(last[0].as_py())
             return float(np.nextafter(value, -np.inf)) if np.isfinite(value) else None
-        return int(last.view(_counted(last.type))[0].as_py()) - 1
+        counted = last.view(_counted(last.type))
+        before = int(counted[0].as_py()) - 1
+        if before < -(2 ** (counted.type.bit_width - 1)):
+            return None
+        return pa.array([before], counted.type).view(last.type)[0]
 
 
 def _counted(data_type: pa.DataType) -> pa.DataType:

@@ -25,7 +25,7 @@ from matwin.attributes import Attribute
 from matwin.full import has_black_boxes
 from matwin.question import Question
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Tolerance
+from matwin.storage.units import Tolerance
 
 from .cut import quoted
 from .exchange import Exchange, Route

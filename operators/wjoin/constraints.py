@@ -22,7 +22,6 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -30,6 +29,7 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
+from matwin.storage.units import Amount, is_duration
 
 BOUNDS = ("global", "local", "graph")
 FLOAT_SLACK = 2.0**-40
@@ -38,14 +38,13 @@ FARTHEST = 2**63 - 1
 """What is as far apart is looked for without a limit, and decided by the given windows."""
 Number = int | float
 Matrix = tuple[tuple[Number, ...], ...]
-Duration = int | float | str | timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Then:
     """A directed window: the second stream's row comes at the same time or up to `within` later."""
 
-    within: Duration
+    within: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,11 @@ class Path:
     """Streams one after the other, each within its window of the one before."""
 
     names: tuple[str, ...]
-    windows: tuple[Duration, ...]
+    windows: tuple[Amount, ...]
     both_ways: bool
 
 
-def then(within: Duration) -> Then:
+def then(within: Amount) -> Then:
     """A directed window, for a pair ``(a, b)``: ``0 <= t_b - t_a <= within``.
 
     >>> then("5s")
@@ -66,7 +65,7 @@ def then(within: Duration) -> Then:
     return Then(within)
 
 
-def path(names: Sequence[str], *, windows: Sequence[Duration], both_ways: bool = False) -> Path:
+def path(names: Sequence[str], *, windows: Sequence[Amount], both_ways: bool = False) -> Path:
     """Rows that pass the streams in this order; with `both_ways`, in this order or the reverse.
 
     >>> path(["a", "b", "c"], windows=["5s", "3s"]).windows
@@ -74,7 +73,7 @@ def path(names: Sequence[str], *, windows: Sequence[Duration], both_ways: bool =
     """
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise InputError(f"path({names!r}): give the names of the streams in their order")
-    if isinstance(windows, str | timedelta) or not isinstance(windows, Sequence):
+    if is_duration(windows) or not isinstance(windows, Sequence):
         raise InputError(f"path(windows={windows!r}): give a list, one window for each step")
     if len(windows) != len(names) - 1 or len(names) < 2:
         raise InputError(

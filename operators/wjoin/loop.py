@@ -88,9 +88,8 @@ class WindowLoop:
         if isinstance(source, Stream) and source.is_live:
             share = self._options.budget_bytes // PORTION_SHARE // len(self._question.names)
             items = self._inboxes[number] = Inbox(items, self._bell, name, share)
-        order = self._question.sides[number].grid.order
-        tolerance = None if order.lo is None or order.hi is None else (order.lo, order.hi)
-        return Feed(source, self._question.sides[number], report, tolerance, items)
+        side = self._question.sides[number]
+        return Feed(source, side, report, side.grid.order.limits, items)
 
     def _in_memory(self, threads: int) -> Engine:
         choice, common = self._choice, (self._question, self._blocks, self._output)

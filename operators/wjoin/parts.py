@@ -143,7 +143,7 @@ class PagedPart:
         schema = side.stored.append(pa.field(KEY, pa.int64())) if self._has_key else side.stored
         order = side.grid.order
         by = [KEY] if self._has_key else list(side.keys)
-        on = {order.name: None if order.lo is None else (order.lo, order.hi)}
+        on = {order.name: order.limits}
         self.window: Window = store.window(
             name, schema, on=on, by=by, materialize=materialize, arrival=arrival
         )

@@ -26,7 +26,8 @@ from typing import ClassVar
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
-from ..columns import bound_key, cast_columns, plain_type, result_type
+from ..bounds import bound_key
+from ..columns import cast_columns, plain_type, result_type
 from ..errors import CorruptPage, InputError, StoreError
 from ..frame import Pinned
 from ..grid import Grid

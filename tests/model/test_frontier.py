@@ -9,10 +9,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import amount_of
 
 from matwin.cells import float_cell_start, float_cell_starts
 from matwin.frontier import Frontier, frontier_of, key_value, punctuation_key
@@ -116,7 +118,7 @@ def test_lateness_of_whole_numbers(
     expected, upto = looped(
         values, lambda seen: max(seen) - lateness, lambda v, b: v <= b and v != last
     )
-    end = frontier(Lateness(lateness), field)
+    end = frontier(Lateness(amount_of(lateness, field.type)), field)
     assert fed(end, keys_of(field, values), cuts) == expected
     assert end.value == (INT64_MIN if upto is None else clamped(upto + 1 - zero(field)))
 
@@ -166,7 +168,7 @@ def test_cells_of_whole_numbers(rows: tuple[pa.Field, list], cuts: list[int], wi
     expected, cell = looped(
         values, lambda seen: max(v // width for v in seen), lambda v, b: v // width < b
     )
-    end = frontier(GridOrdered(width), field)
+    end = frontier(GridOrdered(amount_of(width, field.type)), field)
     assert fed(end, keys_of(field, values), cuts) == expected
     assert end.value == (INT64_MIN if cell is None else clamped(cell * width - zero(field)))
 
@@ -233,8 +235,9 @@ def test_a_float_at_a_time_has_the_same_cell_as_many(
 def test_how_rows_are_cut_makes_no_difference(
     rows: tuple[pa.Field, list], cuts: list[int], others: list[int], which: int
 ) -> None:
-    order = [Sorted(), Lateness(3), ReadAhead(3), GridOrdered(3), None][which]
     field, values = rows
+    three = amount_of(3, field.type)
+    order = [Sorted(), Lateness(three), ReadAhead(3), GridOrdered(three), None][which]
     keys = keys_of(field, values)
     one, other = frontier(order, field), frontier(order, field)
     assert fed(one, keys, cuts) == fed(other, keys, others)
@@ -245,8 +248,9 @@ def test_how_rows_are_cut_makes_no_difference(
 def test_no_row_in_time_is_below_the_frontier_before_it(
     rows: tuple[pa.Field, list], cuts: list[int], which: int
 ) -> None:
-    order = [Sorted(), Lateness(3), ReadAhead(3), GridOrdered(3)][which]
     field, values = rows
+    three = amount_of(3, field.type)
+    order = [Sorted(), Lateness(three), ReadAhead(3), GridOrdered(three)][which]
     end, before = frontier(order, field), INT64_MIN
     for key in keys_of(field, values):
         mask = end.admit(np.array([key]))
@@ -339,8 +343,9 @@ def test_a_punctuation_holds_for_other_orders_too() -> None:
 @pytest.mark.parametrize(
     ("order", "field", "tolerance", "values", "value"),
     [
-        (Lateness("5s"), pa.field("t", pa.timestamp("ms")), 1, [7000], 2001),
-        (Lateness(dt.timedelta(seconds=5)), pa.field("t", pa.timestamp("us")), 1, [7**9], 35353608),
+        (Lateness("5s"), pa.field("t", pa.timestamp("ms")), 0, [7000], 2001),
+        (Lateness(dt.timedelta(seconds=5)), pa.field("t", pa.timestamp("us")), 0, [7**9], 35353608),
+        (Lateness(np.timedelta64(5, "s")), pa.field("t", pa.timestamp("us")), 0, [7**9], 35353608),
         (Lateness(2.5), INT, 1, [10], 8),
         (GridOrdered(), pa.field("t", pa.timestamp("s")), "10min", [1300], 1200),
         (GridOrdered(), INT, (-10, 0), [14], 10),
@@ -360,7 +365,11 @@ def test_amounts_are_in_the_columns_unit(
     [
         (Lateness("5s"), INT, 1),
         (GridOrdered(), INT, None),
-        (Lateness("1ms"), pa.field("t", pa.timestamp("s")), 1),
+        (Lateness("1ms"), pa.field("t", pa.timestamp("s")), 0),
+        (Lateness(5), TIME, 0),
+        (GridOrdered(5), TIME, 0),
+        (GridOrdered(), TIME, 5),
+        (GridOrdered(2.5), INT, 1),
     ],
 )
 def test_amounts_that_mean_nothing_for_the_column_are_refused(
@@ -403,12 +412,43 @@ def test_times_are_shown_as_text(data_type: pa.DataType, key: int, text: str) ->
         (dt.datetime(1970, 1, 1, 0, 0, 1), pa.timestamp("ms"), 1000),
         (dt.datetime(1970, 1, 2, 12), pa.date32(), 1),
         (dt.date(1970, 1, 2), pa.date32(), 1),
+        (0, pa.timestamp("ms"), 0),
+        (np.datetime64("1970-01-01T00:00", "m"), pa.timestamp("ms"), 0),
+        (np.datetime64("1970-02", "M"), pa.date32(), 31),
+        (pd.Timestamp(1999, unit="ns"), pa.timestamp("ns"), 1999),
+        (pd.Timestamp(1999, unit="ns"), pa.timestamp("us"), 1),
+        (pd.Timestamp(1999, unit="ns", tz="UTC"), pa.timestamp("us", "CET"), 1),
+        (pd.Timedelta("1999ns"), pa.duration("us"), 1),
+        (np.timedelta64(3, "h"), pa.duration("s"), 10800),
+        (dt.timedelta(seconds=-1.5), pa.duration("s"), -2),
+        (dt.time(0, 1), pa.time32("s"), 60),
+        (pa.scalar(61_500, pa.time32("ms")), pa.time32("s"), 61),
     ],
 )
 def test_a_punctuation_covers_what_is_not_above_it(
     upto: object, data_type: pa.DataType, key: int
 ) -> None:
     assert punctuation_key(upto, pa.field("t", data_type)) == key
+
+
+@pytest.mark.parametrize(
+    ("upto", "data_type", "says"),
+    [
+        (5, pa.timestamp("s"), "the number 5 does not say its unit; give a value of the column"),
+        (np.int64(5), pa.date32(), "does not say its unit"),
+        (5.5, pa.duration("s"), "does not say its unit"),
+        (dt.timedelta(1), pa.timestamp("s"), "is no bound"),
+        (dt.datetime(2020, 1, 1), pa.timestamp("s", "UTC"), "a time zone or neither"),
+        (np.datetime64("NaT"), pa.timestamp("s"), "no bound"),
+        (True, pa.timestamp("s"), "is no bound"),
+        (pa.scalar(None, pa.timestamp("s")), pa.timestamp("s"), "is no bound"),
+    ],
+)
+def test_what_is_no_moment_of_the_column_is_refused(
+    upto: object, data_type: pa.DataType, says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        punctuation_key(upto, pa.field("t", data_type))
 
 
 @given(FLOATS | st.integers(-(2**70), 2**70), FLOATS)

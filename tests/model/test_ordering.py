@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matwin.storage.columns import bound_key, float_key, order_key
+from matwin.storage.bounds import bound_key
+from matwin.storage.columns import float_key, order_key
 from matwin.storage.ordering import count_upto, group_starts, is_sorted, sort_order
 
 INT = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))

@@ -140,7 +140,14 @@ class WindowsAgree(RuleBasedStateMachine):
         bound = data.draw(st.sampled_from(present) | anywhere if present else anywhere)
         self.model = [row for row in self.model if not is_below(row[0], bound)]
         for window in self.windows.values():
-            window.expire(below=bound)
+            window.expire(below=self.moment(bound))
+
+    def moment(self, bound: Any) -> Any:
+        """A bound as a user gives it: of times, a time."""
+        t_type = self.schema.field("t").type
+        if not pa.types.is_temporal(t_type):
+            return bound
+        return pa.array([bound], self.storage_type).cast(t_type)[0]
 
     @rule()
     def settle(self) -> None:

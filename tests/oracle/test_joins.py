@@ -92,7 +92,7 @@ def pieces(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
 TOLERANCES: dict[str, tuple[Any, ...]] = {
     "tenths": (0.1, 0.3, 0.7, (-0.3, 0.0), (0.1, 0.3)),
     "ints": (0, 1, 3, (-4, -1), (0, 5)),
-    "nanos": ("300ns", ("-1us", "0s"), 0, (-7, 900)),
+    "nanos": ("300ns", ("-1us", "0s"), 0, ("-7ns", "900ns")),
     "floats": (0.25, (-0.5, 0.125)),
     "days": ("1d", ("-3d", "0d")),
 }

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings
 from support import campaign
 from wcases import questions
-from wquestions import Asked, Bound, Predicate, simple, tuples_of
+from wquestions import Asked, Bound, Predicate, simple, tuples_of, written
 from wreferee import (
     ALGORITHMS,
     BOUNDS,
@@ -92,30 +92,36 @@ def random_question(kind: str, graph: str, count: int, seed: int, key: int) -> A
         columns["id"] = pa.array(np.arange(rows))
         streams[name] = pa.table(columns)
     step = {"ints": 1, "tenths": 0.1, "units": 10**9}[kind]
-    return asked_of(streams, graph, step, "k" if key else None)
+    unit = "ns" if kind == "units" else ""
+    return asked_of(streams, graph, step, "k" if key else None, unit)
 
 
-def asked_of(streams: dict[str, pa.Table], graph: str, step: Any, by: str | None) -> Asked:
+def asked_of(
+    streams: dict[str, pa.Table], graph: str, step: Any, by: str | None, unit: str = ""
+) -> Asked:
     """A constraint graph over these streams; windows are a few steps wide."""
     names = list(streams)
     links = list(pairwise(names))
     if graph == "clique":
-        return simple(streams, 9 * step, by)
+        return simple(streams, 9 * step, by, unit=unit)
     if graph == "star":  # one in the middle, a window of its own for each
         return simple(
             streams,
             {(names[1], n): (3 + at) * step for at, n in enumerate(names) if n != names[1]},
             by,
+            unit=unit,
         )
     if graph == "limits":  # a chain, ahead and behind, and one that closes it
         pairs: dict[Any, Any] = dict.fromkeys(links, (-9 * step, -2 * step))
         pairs[names[-1], names[0]] = (0, 16 * (len(names) - 1) * step // 2)
-        return simple(streams, pairs, by)
+        return simple(streams, pairs, by, unit=unit)
     widths = [(5 + at) * step for at, _ in enumerate(links)]
     routes = [tuple(Bound(a, b, 0, w) for (a, b), w in zip(links, widths, strict=True))]
     if graph == "both ways":
         routes.append(tuple(Bound(b.b, b.a, 0, b.hi) for b in routes[0]))
-    given = matwin.path(names, windows=widths, both_ways=graph == "both ways")
+    given = matwin.path(
+        names, windows=[written(width, unit) for width in widths], both_ways=graph == "both ways"
+    )
     base = simple(streams, dict.fromkeys(links, 1), by)
     return replace(base, routes=tuple(routes), arguments={**base.arguments, "windows": given})
 
