@@ -4,6 +4,9 @@
       0      17        3   9                              ({1,2}, {2})
       0      20        5   1                              ({1,2}, {1,2})
 
+A function's number has two keys: a float's, and in a column at the end how much more a whole number
+is than that float.  Both together are exact; they are made one before anything is compared.
+
 `Contest` decides between them: by compiled code where every order is a number, else pair by pair.
 A pair dominates another of its group when it is at least as good on every attribute and better on
 one; whoever is dominated goes.
@@ -14,7 +17,7 @@ Invariant: candidates ascend by probe row, and a probe row's are complete within
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +100,7 @@ class Contest:
             for a in question.attributes
             if isinstance(a.order, Minimize)
         }
+        self._refined = refined_columns(question)
         self._compares = [
             _comparison(a.order)
             for a in question.attributes
@@ -105,8 +109,8 @@ class Contest:
 
     @property
     def key_columns(self) -> int:
-        """How many attributes have a number for a pair."""
-        return len(self._question.attributes) - len(self._compares)
+        """How many keys a pair has."""
+        return key_columns(self._question)
 
     def no_boxes(self) -> tuple[Values, ...]:
         """What no pairs at all have for black boxes to compare."""
@@ -117,7 +121,7 @@ class Contest:
         stored: tuple[tuple[str | None, ...], tuple[str | None, ...]],
     ) -> Candidates:  # fmt: skip
         """The candidates with their keys and boxes, from the rows they name."""
-        keys, boxes = [], []
+        keys, rests, boxes = [], [], []
         for at, attribute in enumerate(self._question.attributes):
             names = [side[at] or getattr(attribute, which) for side, which in self._sides(stored)]
             a = _values(probe_rows, names[0], found.probe)
@@ -128,8 +132,13 @@ class Contest:
                 boxes.append(_common(left, right))
             elif isinstance(order, PartialOrder):
                 boxes.append(_tuples(left, right))
+            elif isinstance(order, Minimize):
+                key, rest = self._functions[attribute.name].keys(left, right)
+                keys.append(key)
+                rests.append(rest)
             else:
-                keys.append(self._keys(attribute.name, order, left, right))
+                keys.append(_keys(order, left, right))
+        keys += rests
         matrix = np.column_stack(keys) if keys else np.zeros((len(found), 0), np.int64)
         return Candidates(found.probe, found.base, matrix, tuple(boxes))
 
@@ -137,19 +146,11 @@ class Contest:
         names = ("right", "left") if self._is_swapped else ("left", "right")
         return zip(stored, names, strict=True)
 
-    def _keys(self, name: str, order: Order, left: Values, right: Values) -> Int64s:
-        if isinstance(order, Minimize):
-            return self._functions[name].keys(left, right)
-        if isinstance(order, MinDistance):
-            return distance_keys(left, right)
-        assert isinstance(order, Youngest)
-        return youngest_keys(left, right)
-
     def best(self, found: Candidates) -> Candidates:
         """Those that nothing of their probe row dominates."""
         if self._compares:
             return found.take(np.array(list(self._best_boxed(found)), np.int64))
-        return found.take(best_of_groups(found.probe, found.keys))
+        return found.take(best_of_groups(found.probe, plain_keys(found.keys, self._refined)))
 
     def merged(self, old: Candidates, new: Candidates) -> Candidates:
         """Two lists of best candidates as one."""
@@ -157,11 +158,13 @@ class Contest:
             both = joined([old, new])
             order = np.argsort(both.probe, kind="stable")
             return self.best(both.take(order))
-        kept = merge_best(old.probe, old.keys, new.probe, new.keys)
         both = joined([old, new])
+        keys = plain_keys(both.keys, self._refined)
+        kept = merge_best(old.probe, keys[: len(old)], new.probe, keys[len(old) :])
         return both.take(np.where(kept < 0, len(old) + ~kept, kept))
 
     def _best_boxed(self, found: Candidates) -> Iterator[int]:
+        found = replace(found, keys=plain_keys(found.keys, self._refined))
         starts = np.flatnonzero(np.diff(found.probe, prepend=-1, append=-2))
         for start, limit in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             kept: list[int] = []
@@ -187,6 +190,40 @@ class Contest:
                 return False
             is_better = is_better or back is not True
         return is_better
+
+
+def refined_columns(question: Question) -> tuple[int, ...]:
+    """Which key columns have another one at the end that decides where they are equal."""
+    boxes = (Subset, PartialOrder)
+    orders = [a.order for a in question.attributes if not isinstance(a.order, boxes)]
+    return tuple(at for at, order in enumerate(orders) if isinstance(order, Minimize))
+
+
+def key_columns(question: Question) -> int:
+    """How many keys a pair has."""
+    boxes = sum(isinstance(a.order, Subset | PartialOrder) for a in question.attributes)
+    return len(question.attributes) - boxes + len(refined_columns(question))
+
+
+def plain_keys(keys: Int64s, refined: tuple[int, ...]) -> Int64s:
+    """One key for each attribute: where a second one decides, both become their rank."""
+    if not refined:
+        return keys
+    plain, rests = keys[:, : -len(refined)], keys[:, -len(refined) :]
+    plain = plain.copy()
+    if not rests.any():
+        return plain
+    for column, rest in zip(refined, rests.T, strict=True):
+        both = np.column_stack([plain[:, column], rest])
+        plain[:, column] = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+    return plain
+
+
+def _keys(order: Order, left: Values, right: Values) -> Int64s:
+    if isinstance(order, MinDistance):
+        return distance_keys(left, right)
+    assert isinstance(order, Youngest)
+    return youngest_keys(left, right)
 
 
 def distance_keys(left: Values, right: Values) -> Int64s:

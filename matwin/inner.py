@@ -21,7 +21,7 @@ from matwin.storage.columns import Int64s
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.units import format_size
 
-from .candidates import Candidates, Contest, joined
+from .candidates import Candidates, Contest, joined, plain_keys
 from .joining import Batches, Join
 from .kernels.skyline import best_of_groups
 from .matched import Matched
@@ -75,10 +75,11 @@ def scored(join: Join) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
-def best_scores(scores: Int64s) -> Int64s:
-    """The scores that no other dominates, each once."""
+def best_scores(scores: Int64s, refined: tuple[int, ...]) -> Int64s:
+    """The scores that no other dominates, each once; `refined` are those that have two columns."""
     distinct = np.unique(scores, axis=0)
-    kept = best_of_groups(np.zeros(len(distinct), np.int64), distinct)
+    plain = plain_keys(distinct, refined)
+    kept = best_of_groups(np.zeros(len(distinct), np.int64), plain)
     best: Int64s = distinct[np.sort(kept)]
     return best
 

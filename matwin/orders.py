@@ -84,8 +84,9 @@ _WORDS: dict[str, Order] = {
 def minimize(function: Callable[[Any, Any], Any]) -> Minimize:
     """An order by ``function(a, b)``, the smaller the better.
 
-    The function gets numbers (times as counts of their unit) and is compiled where Numba can; else
-    it is called with whole NumPy arrays.
+    The function gets Python's own numbers, times as counts of the finer unit of both columns, and
+    returns a number: an integer or a float, but not NaN.  Where it gives the same, it is called
+    with whole columns or compiled; what it captures from outside is taken as it is at each call.
     """
     return Minimize(_callable(function))
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import Int64s, comparable, stored_dtype
+from matwin.storage.columns import Int64s, comparable, is_numeric, stored_dtype
 from matwin.storage.errors import InputError
 
 from .attributes import Attribute
@@ -91,7 +91,7 @@ class Output:
     def _distance(self, attribute: Attribute, left: pa.Array, right: pa.Array) -> pa.Array:
         if isinstance(attribute.order, Minimize):
             values = self._functions[attribute.name](*map(_numbers, (left, right)))
-            return pa.array(values.astype(np.float64))
+            return pa.array(values)
         a, b = comparable(left)[0], comparable(right)[0]
         if isinstance(attribute.order, Youngest):
             younger = np.maximum(a, b).astype(stored_dtype(attribute.type))
@@ -118,11 +118,11 @@ def _as_distance(apart: Any, attribute: Attribute) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> Any:
-    if pa.types.is_nested(column.type) or pa.types.is_string(column.type):
-        found = np.empty(len(column), object)
-        found[:] = column.to_pylist()
-        return found
-    return comparable(column)[0]
+    if is_numeric(column.type):
+        return comparable(column)[0]
+    found = np.empty(len(column), object)
+    found[:] = column.to_pylist()
+    return found
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

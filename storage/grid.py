@@ -28,6 +28,7 @@ The papers' printed inequality orders cells downward; this order is ascending.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

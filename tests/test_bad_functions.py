@@ -140,17 +140,22 @@ def float_square(a: Any, b: Any) -> Any:
     return float(a - b) ** 2
 
 
-def test_whole_numbers_beyond_64_bits_are_no_distances() -> None:
+@pytest.mark.parametrize("function", [square, float_square])
+def test_whole_numbers_beyond_64_bits_are_exact(function: Any) -> None:
     """Squares of nanoseconds: three seconds are the last that fit."""
-    left, right = ids([0]), ids([3 * 10**9 + 1, 4 * 10**9 + 7, 7 * 10**9])
-    with pytest.raises(
-        InputError, match=r"'square' goes beyond 64-bit .* left 0 and right 4000000007"
-    ):
-        matwin.bestmatch_join(left, right, on={"t": None}, orders={"t": square}).read_all()
-    assert id_pairs(
-        matwin.bestmatch_join, [0], right["t"].combine_chunks(), on={"t": None},
-        orders={"t": float_square},
-    ) == [(0, 0)]  # fmt: skip
+    right = [3 * 10**9 + 1, 4 * 10**9 + 7, 7 * 10**9]
+    arguments: dict[str, Any] = {"on": {"t": None}, "orders": {"t": function}}
+    assert id_pairs(matwin.bestmatch_join, [0], right, **arguments) == [(0, 0)]
+
+
+def cubes(a: Any, b: Any) -> Any:
+    return (a - b) ** 40
+
+
+def test_whole_numbers_beyond_all_reason_are_told() -> None:
+    left, right = ids([0]), ids([3 * 10**9])
+    with pytest.raises(InputError, match=r"'cubes' returns \d+, beyond 2\*\*100, for left 0 and"):
+        matwin.bestmatch_join(left, right, on={"t": None}, orders={"t": cubes}).read_all()
 
 
 # ── many rows ────────────────────────────────────────────────────────────────────────────────

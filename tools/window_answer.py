@@ -115,7 +115,8 @@ def _is_true(
     first, second = sorted({column.stream for column in condition.columns})
     pairs = np.stack([tuples[first], tuples[second]], axis=1)
     distinct, places = np.unique(pairs, axis=0, return_inverse=True)
-    values = [_python_values(tables[c.stream][c.name]) for c in condition.columns]
+    columns = [tables[c.stream][c.name] for c in condition.columns]
+    values = [_python_values(column) for column in _in_one_unit(columns)]
     sides = [0 if column.stream == first else 1 for column in condition.columns]
     found = [
         _called(condition, [value[pair[side]] for value, side in zip(values, sides, strict=True)],
@@ -123,6 +124,31 @@ def _is_true(
         for pair in distinct.tolist()
     ]  # fmt: skip
     return np.array(found, np.bool_)[places.reshape(-1)]
+
+
+UNITS = {"date32[day]": "s", "date64[ms]": "ms"}
+
+
+def _in_one_unit(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+    """Times in the finest unit among them, as a function gets them."""
+    times = [column.type for column in columns if pa.types.is_temporal(column.type)]
+    if all(pa.types.is_date32(data_type) for data_type in times):
+        return columns
+    units = [UNITS.get(str(data_type)) or data_type.unit for data_type in times]
+    finest = max(units, key=("s", "ms", "us", "ns").index)
+    return [
+        _cast_to_unit(column, finest) if pa.types.is_temporal(column.type) else column
+        for column in columns
+    ]
+
+
+def _cast_to_unit(column: pa.ChunkedArray, unit: str) -> pa.ChunkedArray:
+    tests = pa.types
+    if tests.is_duration(column.type):
+        return column.cast(pa.duration(unit))
+    if tests.is_time(column.type):
+        return column.cast(pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
+    return column.cast(pa.timestamp(unit, getattr(column.type, "tz", None)))
 
 
 def _python_values(column: pa.ChunkedArray) -> list[Any]:

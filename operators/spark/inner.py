@@ -3,10 +3,10 @@
     parts ──▶ best pairs of each left row, with their scores ──────────────────────▶ kept if on it
        └────▶ scores that nothing in the part dominates ──one task──▶ the frontier ──broadcast──┘
 
-A score is what the orders say of a pair: one number for each attribute.  A pair is among the best
-of all exactly when its scores are on the frontier of all pairs, and the frontier is tiny however
-many pairs tie on it; only scores go through the second stage.  Spark shuffles the rows once and
-uses the exchange for both branches.
+A score is what the orders say of a pair: one number for each attribute, and one more for each
+function.  A pair is among the best of all exactly when its scores are on the frontier of all pairs,
+and the frontier is tiny however many pairs tie on it; only scores go through the second stage.
+Spark shuffles the rows once and uses the exchange for both branches.
 
 Orders that give no number (`subset`, a black box) are judged in one task.
 """
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from matwin.candidates import key_columns, refined_columns
 from matwin.full import has_black_boxes
 from matwin.inner import best_scores, frontier_of_all, scored
 from matwin.joining import Join
@@ -45,7 +46,8 @@ def best_of_all(prepared: Prepared) -> DataFrame:
     columns = [StructField(name, LongType(), False) for name in names]
     pairs = prepared.mapped(Scored(), StructType([*prepared.output.fields, *columns]))
     scores = prepared.mapped(PartFrontier(), StructType(columns))
-    frontier = scores.repartition(1).mapInArrow(sent(Frontier(tuple(names))), StructType(columns))
+    joined = Frontier(tuple(names), refined_columns(question))
+    frontier = scores.repartition(1).mapInArrow(sent(joined), StructType(columns))
     best = {name: unique_name(f"best {name}", [*prepared.output.names, *names]) for name in names}
     right = frontier.withColumnsRenamed(best)
     equal = [F.col(quoted(name)) == F.col(quoted(other)) for name, other in best.items()]
@@ -54,7 +56,7 @@ def best_of_all(prepared: Prepared) -> DataFrame:
 
 def _score_names(question: Question, output: StructType) -> list[str]:
     found: list[str] = []
-    for number in range(len(question.attributes)):
+    for number in range(key_columns(question)):
         found.append(unique_name(f"score {number}", [*output.names, *found]))
     return found
 
@@ -86,13 +88,15 @@ class Frontier:
     """The scores that nothing dominates, of all parts."""
 
     names: tuple[str, ...]
+    refined: tuple[int, ...]
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch, or none where there is no pair."""
         best: Any = None
         for batch in batches:
             new = np.column_stack([column.to_numpy() for column in batch.columns])
-            best = best_scores(new if best is None else np.concatenate([best, new]))
+            new = new if best is None else np.concatenate([best, new])
+            best = best_scores(new, self.refined)
         if best is not None:
             yield pa.RecordBatch.from_arrays(_batch(best).columns, names=list(self.names))
 

@@ -3,33 +3,29 @@
     where={("a.x", "b.x"): 0.5}                                  -0.5 <= b.x - a.x <= 0.5
     where={("a.lat", "a.lon", "b.lat", "b.lon"): close}          close(a.lat, a.lon, b.lat, b.lon)
 
-A function is compiled by Numba where it can be, called once with whole columns where it can't, and
-called row by row as a last resort.  What is null, NaN or false does not match.
+A function gets numbers, times as counts: all of them in the finest unit among its columns, a
+timestamp[s] beside a timestamp[ms] in milliseconds, dates alone in days.  How it is called is
+`matwin.functions`' business.  What is null, NaN or false does not match.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba.core.errors import NumbaError
 
 from matwin.attributes import common_type
-from matwin.storage.columns import Bools, comparable, is_numeric
+from matwin.functions import UserFunction, plain_number
+from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
+from matwin.storage.units import unit_nanoseconds, unit_of
 
-SAMPLE = 16
-"""Pairs on which a function is tried."""
 EXAMPLE = 'write for example where={("a.x", "b.x"): 0.5}'
 Values = npt.NDArray[Any]
 
@@ -69,7 +65,7 @@ def _predicate(key: Any, test: Any, schemas: Mapping[str, pa.Schema]) -> Predica
         raise InputError(f"where: {key!r} must name columns of two streams; {EXAMPLE}")
     fields = [schemas[names[number]].field(column) for number, column in columns]
     if callable(test):
-        return Predicate(columns, Function(test, key))
+        return Predicate(columns, Function(test, key, [field.type for field in fields]))
     return Predicate(columns, _Near.of(key, fields, test))
 
 
@@ -113,20 +109,11 @@ class _Near:
             raise InputError(f"where: {key!r}: {e}") from e
         return cls(key, common, bound.lo, bound.hi)
 
-    def _cast(self, column: pa.Array) -> pa.Array:
-        try:
-            return column.cast(self.type)
-        except pa.ArrowInvalid as e:
-            raise InputError(
-                f"where: {self.key!r}: a value does not fit {self.type}, in which both are "
-                f"compared ({e}); cast or filter it first"
-            ) from e
-
     def __str__(self) -> str:
         return f"{self.lo} <= difference <= {self.hi}"
 
     def __call__(self, columns: list[pa.Array]) -> Bools:
-        a, b = (comparable(self._cast(column)) for column in columns)
+        a, b = (comparable(_cast(column, self.type, repr(self.key))) for column in columns)
         good: Bools = np.ones(len(a[0]), np.bool_)
         for _, valid in (a, b):
             good = good if valid is None else good & valid
@@ -156,19 +143,17 @@ def _at_least(apart: Values, limit: int) -> Bools:
     return apart >= np.uint64(max(limit, 0))
 
 
-_loops: WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
+class Function(UserFunction):
+    """A user's predicate."""
 
+    what = "where: the function"
+    must = "it must return true or false for every pair of rows"
 
-class Function:
-    """A user's predicate, and how it is called."""
-
-    def __init__(self, function: Callable[..., Any], key: tuple[str, ...]) -> None:
-        self.function = function
-        self.name = str(getattr(function, "__name__", None) or repr(function))
-        self._key = key
-        self._how: str | None = None
-        self._loop: Callable[..., Values] | None = None
-        self._lock = threading.Lock()
+    def __init__(
+        self, function: Callable[..., Any], key: tuple[str, ...], types: list[pa.DataType]
+    ) -> None:
+        super().__init__(function, [f"{name}=" for name in key])
+        self._types = compared_types(types)
 
     def __str__(self) -> str:
         return f"the function {self.name}"
@@ -178,124 +163,63 @@ class Function:
         valid = _all_there(columns)
         if valid is not None:
             columns = [column.filter(pa.array(valid)) for column in columns]
-        values = [_values(column) for column in columns]
-        found = self._tested(values) if len(values[0]) else np.zeros(0, np.bool_)
+        values = [
+            _values(_cast(column, wanted, self.name))
+            for column, wanted in zip(columns, self._types, strict=True)
+        ]
+        found = self._true(values) if len(values[0]) else np.zeros(0, np.bool_)
         if valid is None:
             return found
         out = np.zeros(rows, np.bool_)
         out[valid] = found
         return out
 
-    def _tested(self, values: list[Values]) -> Bools:
-        with self._lock:  # two workers may be the first
-            how = self._how or self._chosen(values)
-            # A single pair does not tell a function of columns from one of values.
-            if how == "compiled" or len(values[0]) > 1:
-                self._how = how
-        try:
-            result = self._call(values, how)
-        except Exception as e:
-            raise self._failed(values, e, how) from e
-        return self._checked(result, values)
-
-    def _chosen(self, values: list[Values]) -> str:
-        if any(v.dtype == object for v in values):
-            return "row by row"
-        if self._compile(values):
-            return "compiled"
-        if len(values[0]) == 1:
-            is_scalar = self._tried("row by row", values) is not None
-            is_whole = not is_scalar and self._tried("vectorized", values) is not None
-            return "vectorized" if is_whole else "row by row"
-        few = [v[:SAMPLE] for v in values]
-        whole = self._tried("vectorized", few)
-        # Of two lengths, lest a length that is fixed be the right one by chance.
-        if whole is None or self._tried("vectorized", [v[:2] for v in values]) is None:
-            return "row by row"
-        single = self._tried("row by row", few)
-        # Where both work, they must mean the same.
-        return "vectorized" if single is None or (whole == single).all() else "row by row"
-
-    def _tried(self, how: str, values: list[Values]) -> Bools | None:
-        try:
-            return self._checked(self._call(values, how), values)
-        except Exception:  # whatever it is, called in another way it may well work
-            return None
-
-    def _compile(self, values: list[Values]) -> bool:
-        """Compile the function for columns of these types, once for all joins that use it."""
-        types = tuple(v.dtype.char for v in values)
-        try:
-            loops = _loops.setdefault(self.function, {})
-        except TypeError:  # an object that can't be kept by name, such as a ufunc
-            loops = {}
-        if types not in loops:
-            loops[types] = self._compiled(values)
-        self._loop = loops[types]
-        return self._loop is not None
-
-    def _compiled(self, values: list[Values]) -> Callable[..., Values] | None:
-        try:
-            compiled = numba.njit(self.function, nogil=True)
-            compiled.compile(tuple(numba.from_dtype(v.dtype) for v in values))
-            result = compiled.nopython_signatures[-1].return_type
-        except (NumbaError, TypeError, AttributeError, ValueError) as e:
-            logging.getLogger(__name__).debug("%s is not compiled: %s", self.name, e)
-            return None
-        if not isinstance(result, numba.types.Boolean | numba.types.Integer):
-            return None
-        return _looping(compiled, len(values))
-
-    def _call(self, values: list[Values], how: str | None) -> Any:
-        are_numbers = all(v.dtype != object for v in values)  # of 64 bits with a sign
-        if how == "compiled" and self._loop is not None and are_numbers:
-            return self._loop(np.empty(len(values[0]), np.bool_), *values)
-        if how == "vectorized":
-            return np.asarray(self.function(*values))
-        return [self.function(*row) for row in _rows(values)]
-
-    def _checked(self, result: Any, values: list[Values]) -> Bools:
-        if isinstance(result, list):
-            for at, value in enumerate(result):
-                is_truth = value is None or isinstance(value, bool | np.bool_ | int | float)
-                if not is_truth:
-                    raise self._wrong(f"returns {value!r}", values, at)
-            return np.array([bool(value) and value == value for value in result], np.bool_)
-        found = np.asarray(result)
-        if found.shape != values[0].shape or found.dtype.kind not in "biuf":
-            raise self._wrong(f"returns {result!r:.80}", values, 0)
-        if found.dtype.kind == "f":
-            found = ~np.isnan(found) & (found != 0)
-        truth: Bools = found.astype(np.bool_, copy=False)
-        return truth
-
-    def _wrong(self, what: str, values: list[Values], at: int) -> InputError:
-        return InputError(
-            f"where: the function {self.name!r} {what} for {self._row(values, at)}; it must return "
-            "true or false for every pair of rows"
-        )
-
-    def _failed(self, values: list[Values], error: Exception, how: str) -> InputError:
-        low, high = 0, len(values[0])
-        while high - low > 1:  # the first pair that fails, by halving
-            middle = (low + high) // 2
-            try:
-                self._call([v[low:middle] for v in values], how)
-                low = middle
-            except Exception:  # the same failure, closer
-                high = middle
-        return InputError(
-            f"where: the function {self.name!r} fails for {self._row(values, low)}: "
-            f"{type(error).__name__}: {error}"
-        )
-
-    def _row(self, values: list[Values], at: int) -> str:
-        shown = next(_rows([v[at : at + 1] for v in values]))
-        return ", ".join(f"{name}={value!r}" for name, value in zip(self._key, shown, strict=True))
+    def _true(self, columns: list[Values]) -> Bools:
+        result = self.results(columns)
+        if not isinstance(result, list):
+            is_there = ~np.isnan(result) if result.dtype.kind == "f" else True
+            truth: Bools = (result != 0) & is_there
+            return truth
+        truths = [plain_number(value) for value in result]
+        for at, value in enumerate(truths):
+            if not (value is None or isinstance(value, int | float)):
+                raise self.wrong(f"returns {value!r:.80}", columns, at)
+        return np.array([bool(value) and value == value for value in truths], np.bool_)
 
 
-def _rows(values: list[Values]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(v.tolist() for v in values), strict=True)
+def compared_types(types: list[pa.DataType]) -> list[pa.DataType]:
+    """The types in which a function gets its values: times all in the finest unit among them.
+
+    >>> types = [pa.timestamp("s"), pa.date32(), pa.int8(), pa.time64("us")]
+    >>> [str(t) for t in compared_types(types)]
+    ['timestamp[us]', 'timestamp[us]', 'int8', 'time64[us]']
+    """
+    units = {unit_nanoseconds(t): unit_of(t) for t in types if is_temporal(t)}
+    if len(units) < 2:
+        return types
+    finest = units[min(units)]
+    return [_in_unit(t, finest) if is_temporal(t) else t for t in types]
+
+
+def _in_unit(data_type: pa.DataType, unit: str) -> pa.DataType:
+    if pa.types.is_duration(data_type):
+        return pa.duration(unit)
+    if pa.types.is_time(data_type):
+        return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+    return pa.timestamp(unit, getattr(data_type, "tz", None))
+
+
+def _cast(column: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
+    """A column in the type of the comparison."""
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid as e:
+        raise InputError(
+            f"where: {what}: a value does not fit {wanted}, in which both are compared ({e}); cast "
+            "or filter it first"
+        ) from e
 
 
 def _all_there(columns: list[pa.Array]) -> Bools | None:
@@ -315,38 +239,7 @@ def _values(column: pa.Array) -> Values:
     if is_numeric(column.type) or pa.types.is_boolean(column.type):
         if pa.types.is_boolean(column.type):
             return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        values = comparable(column)[0]
-        if values.dtype != np.uint64:
-            return values
-        # Differences of unsigned numbers would wrap.
-        if values.max(initial=0) < 2**63:
-            return values.astype(np.int64)
-        return values.astype(object)
+        return comparable(column)[0]
     found = np.empty(len(column), object)
     found[:] = column.to_pylist()
     return found
-
-
-def _looping(compiled: Any, count: int) -> Callable[..., Values] | None:
-    """A compiled loop over two to four columns: Numba can't unpack a varying number of them."""
-
-    @numba.njit(nogil=True)
-    def two(out: Any, a: Any, b: Any) -> Any:
-        for i in range(len(out)):
-            out[i] = compiled(a[i], b[i])
-        return out
-
-    @numba.njit(nogil=True)
-    def three(out: Any, a: Any, b: Any, c: Any) -> Any:
-        for i in range(len(out)):
-            out[i] = compiled(a[i], b[i], c[i])
-        return out
-
-    @numba.njit(nogil=True)
-    def four(out: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-        for i in range(len(out)):
-            out[i] = compiled(a[i], b[i], c[i], d[i])
-        return out
-
-    loops: dict[int, Callable[..., Values]] = {2: two, 3: three, 4: four}
-    return loops.get(count)
