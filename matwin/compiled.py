@@ -145,7 +145,7 @@ def _compiled(function: types.FunctionType, columns: list[Values]) -> Loop | Non
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            inner = numba.njit(function, nogil=True)
+            inner: Any = numba.njit(function, nogil=True)
             inner.compile(tuple(numba.from_dtype(column.dtype) for column in columns))
             result = inner.nopython_signatures[-1].return_type
             if not isinstance(result, NUMBERS):

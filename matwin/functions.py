@@ -303,9 +303,7 @@ def _signed(column: Values) -> Values:
 
 def plain_number(value: Any) -> Any:
     """A number of NumPy's as Python's."""
-    if isinstance(value, np.bool_ | np.integer | np.floating) and not isinstance(
-        value, np.timedelta64
-    ):
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return plain_number(value[()])

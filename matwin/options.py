@@ -99,12 +99,12 @@ def options_of(join: str, given: dict[str, Any]) -> Options:
     return Options(**given)
 
 
-def _seconds(delay: object) -> float | None:
+def _seconds(delay: Any) -> float | None:
     if delay is None:
         return None
     if not is_duration(delay):
         raise InputError(f"max_delay={delay!r}: {HOW_TO_WRITE}")
-    seconds = float(nanoseconds(delay)) / 1e9  # type: ignore[arg-type]  # it is one
+    seconds = float(nanoseconds(delay)) / 1e9
     if seconds < 0:
         raise InputError(f"max_delay={delay!r} is negative")
     return seconds

@@ -76,7 +76,7 @@ class Whole(NDArrayOperatorsMixin):
 
     __bool__ = __len__ = __iter__ = __getitem__ = __contains__ = __float__ = __int__ = _refused
     __index__ = __complex__ = __round__ = __repr__ = __str__ = __format__ = __array__ = _refused
-    __hash__ = _refused  # type: ignore[assignment]
+    __hash__ = _refused
 
 
 class Trial:

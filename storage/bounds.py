@@ -39,8 +39,8 @@ def bound_place(bound: object, data_type: pa.DataType, column: str) -> tuple[int
     """The same, and whether that value is the bound itself."""
     if isinstance(bound, pa.Scalar) and not is_temporal(bound.type):
         bound = bound.as_py()
-    if isinstance(bound, np.integer | np.floating) and not isinstance(bound, np.timedelta64):
-        bound = bound.item()
+    is_number = isinstance(bound, np.number) and bound.dtype.kind in "iuf"
+    bound = bound.item() if is_number else bound  # type: ignore[attr-defined]  # as just seen
     if bound is None or bound != bound:
         raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
     if is_temporal(data_type):
@@ -145,4 +145,5 @@ def _numpy_instant(bound: np.datetime64) -> Fraction:
     if np.datetime_data(bound)[0] in ("Y", "M"):
         bound = bound.astype("datetime64[D]")
     unit, step = np.datetime_data(bound)
-    return nanoseconds(np.timedelta64(int(bound.view(np.int64)) * step, unit))
+    since: Any = np.timedelta64(int(bound.view(np.int64)) * step, unit)  # type: ignore[call-overload]
+    return nanoseconds(since)

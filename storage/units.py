@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ _SIZES = {
 }  # fmt: skip
 _SIZE = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]*)\s*")
 _SECOND = 10**9
-_NANOSECONDS = {
+_NANOSECONDS: dict[str, int | Fraction] = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND,
     "D": 86_400 * _SECOND, "W": 7 * 86_400 * _SECOND,
     "ps": Fraction(1, 10**3), "fs": Fraction(1, 10**6), "as": Fraction(1, 10**9),
@@ -62,10 +62,10 @@ HOW_TO_WRITE = (
     "largest first), or a timedelta"
 )
 
-Duration = str | timedelta | np.timedelta64 | pa.DurationScalar
+Duration: TypeAlias = "str | timedelta | np.timedelta64 | pa.DurationScalar"
 """pandas' Timedelta is a timedelta."""
-Amount = int | float | Duration
-Tolerance = Amount | tuple[Any, Any] | None
+Amount: TypeAlias = "int | float | Duration"
+Tolerance: TypeAlias = "Amount | tuple[Any, Any] | None"
 Rounding = Callable[[Any], int]
 
 
@@ -147,14 +147,16 @@ def _text_nanoseconds(text: str) -> Fraction:
     body = text.strip()
     sign = -1 if body.startswith("-") else 1
     position = 1 if body[:1] in ("-", "+") else 0
-    total, finest = Fraction(0), math.inf
-    while position < len(body) or finest == math.inf:
+    total = Fraction(0)
+    units: list[int | Fraction] = []
+    while position < len(body) or not units:
         match = _AMOUNT.match(body, position)
         factor = _NANOSECONDS.get(_WORDS.get(match[2], "")) if match else None
-        if match is None or factor is None or factor >= finest:
+        if match is None or factor is None or (units and factor >= units[-1]):
             raise InputError(f"{text!r} is not a duration; {HOW_TO_WRITE}")
         total += Fraction(match[1]) * factor
-        position, finest = match.end(), factor
+        position = match.end()
+        units.append(factor)
     return sign * total
 
 

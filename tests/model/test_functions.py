@@ -300,7 +300,7 @@ COLUMNS = st.lists(VALUES, min_size=2, max_size=6) | st.lists(
 
 
 @pytest.mark.proof("order functions against single pairs")
-@settings(max_examples=campaign(250, 10_000))
+@settings(max_examples=campaign(150, 10_000))
 @given(
     st.sampled_from(ZOO), st.sampled_from(WAYS), st.sampled_from(["left", "inner"]),
     COLUMNS, COLUMNS, st.sampled_from([1, 2, 8]),
@@ -318,7 +318,7 @@ def near(values: list[Any]) -> list[Any]:
 
 
 @pytest.mark.proof("order functions against single pairs")
-@settings(max_examples=campaign(60, 3_000), deadline=None)
+@settings(max_examples=campaign(40, 3_000), deadline=None)
 @given(
     st.sampled_from(COMPILED), st.sampled_from(WAYS), st.sampled_from(["left", "inner"]),
     st.lists(st.integers(0, 999), min_size=2, max_size=6),
@@ -465,3 +465,82 @@ def test_a_function_of_arrays_must_not_mix_rows(rows: int) -> None:
         return
     with pytest.raises(InputError, match="'mixes' returns something else among other rows"):
         PairFunction(mixes)(a, a)
+
+
+# ── where ────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_true(function: Any, a: Any, b: Any) -> bool:
+    value = wants_arrays(np.array([a]), np.array([b])) if function is wants_arrays else None
+    value = function(a, b) if value is None else value
+    value = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    if not (value is None or isinstance(value, int | float)):
+        raise ValueError(value)
+    return bool(value) and value == value
+
+
+@pytest.mark.proof("order functions against single pairs")
+@settings(max_examples=campaign(100, 5_000), deadline=None)
+@given(st.sampled_from(ZOO), COLUMNS, COLUMNS, st.sampled_from([1, 2, 8]))
+def test_odd_functions_as_predicates(
+    function: Any, left: list[Any], right: list[Any], sample: int
+) -> None:
+    tried()
+    try:
+        expected = {
+            (i, j)
+            for i, a in enumerate(left)
+            for j, b in enumerate(right)
+            if is_true(function, a, b)
+        }
+    except Exception:
+        expected = None
+    streams = {
+        name: pa.table({"t": [0] * len(values), "v": values, "i": range(len(values))})
+        for name, values in (("a", left), ("b", right))
+    }
+    with thresholds(sample, compile_after=10**9):
+        reader = matwin.window_join(streams, time="t", windows=1, where={("a.v", "b.v"): function})
+        if expected is None:
+            with pytest.raises(InputError, match="where: the function"):
+                reader.read_all()
+            return
+        found = reader.read_all()
+    assert set(zip(found["a_i"].to_pylist(), found["b_i"].to_pylist(), strict=True)) == expected
+    assert found.num_rows == len(expected)
+
+
+TIMES = {
+    pa.timestamp("s"): 10**9, pa.timestamp("ms"): 10**6, pa.timestamp("us", "UTC"): 10**3,
+    pa.timestamp("ns"): 1, pa.date32(): 86_400 * 10**9, pa.date64(): 10**6, pa.time32("s"): 10**9,
+    pa.time64("us"): 10**3, pa.duration("s"): 10**9, pa.duration("ns"): 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("one", list(TIMES), ids=str)
+@pytest.mark.parametrize("other", list(TIMES), ids=str)
+def test_functions_get_times_in_one_unit(one: pa.DataType, other: pa.DataType) -> None:
+    """The finer of the two, whatever they are: the same moment is the same number."""
+    finer = min(TIMES[one], TIMES[other])
+    seen: set[tuple[int, int]] = set()
+
+    def noted(a: Any, b: Any) -> Any:
+        seen.add((a, b))
+        return a == b
+
+    moment = (
+        86_400 * 10**9 if TIMES[one] == 10**6 * 86_400_000 or pa.date64() in (one, other) else 0
+    )
+    streams = {}
+    for name, data_type in (("a", one), ("b", other)):
+        stored = pa.int32() if data_type.bit_width == 32 else pa.int64()
+        later = moment if not pa.types.is_time(data_type) else 0
+        column = pa.array([later // TIMES[data_type]], stored).view(data_type)
+        streams[name] = pa.table({"t": [0], "v": column})
+    where: Any = {("a.v", "b.v"): noted}
+    matwin.window_join(streams, time="t", windows=1, where=where).read_all()
+    wanted = tuple(
+        0 if pa.types.is_time(data_type) else moment // finer for data_type in (one, other)
+    )
+    assert seen == {wanted}
+    assert matwin.verify_window_join(streams, time="t", windows=1, where=where).is_equal
