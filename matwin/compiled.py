@@ -15,6 +15,7 @@ kept as well.
 
 from __future__ import annotations
 
+import dis
 import logging
 import threading
 import types
@@ -67,6 +68,28 @@ def compiled(function: Callable[..., Any], columns: list[Values], own: dict[Any,
         while len(_loops) > KEPT:
             _loops.popitem(last=False)
         return kept.get(key)
+
+
+_EXACT_NAMES = {
+    "abs", "min", "max", "bool", "int", "float", "math", "np", "numpy", "sqrt", "fabs", "floor",
+    "ceil", "trunc", "minimum", "maximum", "absolute", "where", "sign", "inf", "isnan", "isinf",
+}  # fmt: skip
+
+
+def is_exact(function: Callable[..., Any]) -> bool:
+    """Whether a function only does what has one right result, so that compiled code gives the same
+    bits as Python: no powers, no functions inside, and nothing but these names and plain values."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    code, found = function.__code__, function.__globals__
+    outer = {name for name in code.co_names if isinstance(found.get(name), int | float)}
+    captured = [cell.cell_contents for cell in function.__closure__ or ()]
+    return (
+        set(code.co_names) - outer <= _EXACT_NAMES
+        and all(isinstance(value, int | float) for value in captured)
+        and not any(isinstance(constant, types.CodeType) for constant in code.co_consts)
+        and not any(step.argrepr in ("**", "**=") for step in dis.get_instructions(code))
+    )
 
 
 # ── what a function is ───────────────────────────────────────────────────────────────────────

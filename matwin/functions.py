@@ -8,9 +8,10 @@
 What a function means is what it returns for single values: Python's own numbers, whole ones without
 a limit; times as counts of their unit.  The first two ways are only faster: each of their calls is
 tried against single values on a sample of its rows, and where they differ, or fail, the rows are
-called one by one.  A function that wants arrays (all of the sample are a TypeError, an
-AttributeError or an IndexError) is called with arrays, if a row gives the same alone as among
-others.
+called one by one.  Which way a row takes must never show, not even in a float's last bit, or pairs
+that tie would no longer do so; so a function with powers or sines is compiled at once or never.
+A function that wants arrays (all of the sample are a TypeError, an AttributeError or an IndexError)
+is called with arrays, if a row gives the same alone as among others; so is a ufunc.
 
 Invariant: a function that raises, or returns something else than it should, is an `InputError` that
 names the function and the first row it failed on.
@@ -29,7 +30,7 @@ import numpy.typing as npt
 from matwin.storage.columns import Int64s, float_key
 from matwin.storage.errors import InputError
 
-from .compiled import compiled
+from .compiled import compiled, is_exact
 from .whole import EXACT, called_whole
 
 Values = npt.NDArray[Any]
@@ -53,6 +54,7 @@ class UserFunction:
         self.name = str(getattr(function, "__name__", None) or repr(function))
         self._names = names
         self._is_never_whole = self._is_never_compiled = self._wants_arrays = False
+        self._is_exact = is_exact(function)
         self._rows_seen = 0
         self._own: dict[Any, Any] = {}
         self._lock = threading.Lock()
@@ -63,7 +65,11 @@ class UserFunction:
         rows = len(columns[0])
         with self._lock:
             self._rows_seen += rows
-        if rows > SAMPLE and all(column.dtype != object for column in columns):
+        if any(column.dtype == object for column in columns):
+            return self._single(columns)
+        if isinstance(self.function, np.ufunc):
+            return self._of_arrays(columns)
+        if rows > SAMPLE or not self._is_exact:
             found = self._whole(columns)
             found = self._compiled(columns) if found is None else found
             if found is not None:
@@ -83,7 +89,8 @@ class UserFunction:
         return found
 
     def _compiled(self, columns: list[Values]) -> Values | None:
-        if self._is_never_compiled or self._rows_seen <= COMPILE_AFTER:
+        is_worth_it = self._rows_seen > COMPILE_AFTER or not self._is_exact
+        if self._is_never_compiled or not is_worth_it:
             return None
         loop = compiled(self.function, columns, self._own)
         if loop is None:

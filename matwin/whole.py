@@ -1,14 +1,15 @@
 """Whole columns in the place of single values: what a user's function makes of all pairs at once.
 
-    f(a, b)   with a, b = Whole(column)      a - b, abs(a), a < b, np.hypot(a, b), np.where(…)  ✓
+    f(a, b)   with a, b = Whole(column)      a - b, abs(a), a < b, np.sqrt(a), np.where(…)      ✓
                                              if a > b, math.sqrt(a), max(a, b), len(a), a[0]    ✗
 
 A function that only uses what is on the first line means the same for a column as for each of its
 values, because every step does; so its result needs no trust.  Whatever else it tries with a column
 is refused, also where the function catches the error: it is then called in another way.
 
-Invariant: a result is what Python's own numbers give.  Whole numbers that would leave 64 bits, or
-that no float64 holds where they would become one, are refused; so is what NumPy only warns of.
+Invariant: a result is what Python's own numbers give, to the last bit.  Whole numbers that would
+leave 64 bits, or that no float64 holds where they would become one, are refused; so is what NumPy
+only warns of.
 
 Left out: attributes and methods of arrays.  Python's numbers have none of them.
 """
@@ -26,6 +27,15 @@ Values = npt.NDArray[Any]
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {np.where: np.where, np.clip: np.clip}
 """What is no ufunc and works value by value all the same."""
+_EXACT = {
+    np.add, np.subtract, np.multiply, np.divide, np.floor_divide, np.remainder, np.negative,
+    np.positive, np.absolute, np.fabs, np.square, np.sqrt, np.minimum, np.maximum, np.floor,
+    np.ceil, np.trunc, np.sign, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
+    np.greater_equal, np.logical_and, np.logical_or, np.logical_not, np.logical_xor,
+    np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.right_shift, np.power,
+}  # fmt: skip
+"""What has one right result.  A sine of a column may be a bit off that of a value, and pairs that
+tie would no longer do so."""
 _GROWING = {np.add, np.subtract, np.multiply, np.power, np.negative, np.absolute, np.square}
 _OF_TRUTH = {
     np.logical_and, np.logical_or, np.logical_not, np.logical_xor,
@@ -50,8 +60,7 @@ class Whole(NDArrayOperatorsMixin):
         self._trial = trial
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        is_plain = method == "__call__" and ufunc.signature is None and ufunc.nout == 1
-        if not is_plain or options or ufunc is np.left_shift:
+        if method != "__call__" or options or ufunc not in _EXACT:
             self._trial.refuse()
         given = [self._trial.plain(value) for value in inputs]
         if ufunc not in _OF_TRUTH:
@@ -67,6 +76,11 @@ class Whole(NDArrayOperatorsMixin):
         result = _FUNCTIONS[function](*given)
         self._trial.check(function, given[function is np.where :], result)
         return Whole(result, self._trial)
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        """What isinstance asks for: a column is none of what a value is."""
+        self._trial.refuse()
 
     def _refused(self, *_: Any) -> Any:
         self._trial.refuse()
@@ -104,6 +118,8 @@ class Trial:
         if result.dtype.kind not in "bif" or result.dtype.itemsize not in (1, 8):
             self.refuse()
         is_whole = [_kind(value) == "i" for value in given]
+        if function is np.power and not all(is_whole):
+            self.refuse()
         if "f" in (result.dtype.kind, *map(_kind, given)):
             for value, whole in zip(given, is_whole, strict=True):
                 if whole and not _below(value, EXACT):

@@ -269,14 +269,15 @@ WAYS = [by_table, by_stream, by_pages, by_fixed_window, by_parts]
 
 
 @contextmanager
-def thresholds(sample: int, compile_after: int) -> Iterator[None]:
-    """Small data on every way of calling."""
-    kept = functions.SAMPLE, functions.COMPILE_AFTER
-    functions.SAMPLE, functions.COMPILE_AFTER = sample, compile_after
-    try:
+def thresholds(sample: int, compile_after: int | None) -> Iterator[None]:
+    """Small data on every way of calling; None: nothing is compiled, which saves a second each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(functions, "SAMPLE", sample)
+        patch.setattr(functions, "COMPILE_AFTER", compile_after)
+        if compile_after is None:
+            patch.setattr(functions, "COMPILE_AFTER", 0)
+            patch.setattr(functions, "compiled", lambda *_: None)
         yield
-    finally:
-        functions.SAMPLE, functions.COMPILE_AFTER = kept
 
 
 def check(function: Any, way: Any, how: str, left: list[Any], right: list[Any]) -> None:
@@ -308,7 +309,7 @@ COLUMNS = st.lists(VALUES, min_size=2, max_size=6) | st.lists(
 def test_odd_functions(
     function: Any, way: Any, how: str, left: list[Any], right: list[Any], sample: int
 ) -> None:
-    with thresholds(sample, compile_after=10**9):
+    with thresholds(sample, compile_after=None):
         check(function, way, how, near(left), near(right))
 
 
@@ -355,6 +356,43 @@ def test_two_keys_order_as_the_numbers_do(values: list[int | float]) -> None:
 def test_whole_numbers_split_as_one_at_a_time(values: list[int]) -> None:
     floats, rests = split_whole(np.array(values, np.int64))
     assert list(zip(floats.tolist(), rests.tolist(), strict=True)) == [split(v) for v in values]
+
+
+def roots(a: Any, b: Any) -> Any:
+    return abs(a - b) ** 0.5 + a**2
+
+
+def waves(a: Any, b: Any) -> Any:
+    return math.sin(a) * math.exp(-b) if a > b else math.log1p(abs(b))
+
+
+def waves_of_numpy(a: Any, b: Any) -> Any:
+    return np.sin(a) + np.power(b, 0.3)
+
+
+def quotients(a: Any, b: Any) -> Any:
+    return (a // 0.7) / (1 + abs(b) % 0.3)
+
+
+@pytest.mark.parametrize(
+    "function", [roots, waves, waves_of_numpy, quotients, np.hypot, math.hypot, branches, where]
+)
+def test_how_many_pairs_come_at_once_does_not_show(function: Any) -> None:
+    """To the last bit: one direction of a full join, or one task, must find the other's pairs."""
+    random = np.random.default_rng(7)
+    a, b = random.normal(0, 9, 300), np.abs(random.normal(0, 9, 300))
+    with thresholds(8, compile_after=100):
+        together = PairFunction(function).keys(a, b)[0].tolist()
+        cut = PairFunction(function)
+        apart = [cut.keys(a[at : at + n], b[at : at + n])[0].tolist() for at, n in pieces(300)]
+    assert [key for keys in apart for key in keys] == together
+
+
+def pieces(rows: int) -> Iterator[tuple[int, int]]:
+    at = 0
+    for n in (1, 1, 2, 5, 9, 30, 1, 100, 3, rows):
+        yield at, min(n, rows - at)
+        at += min(n, rows - at)
 
 
 # ── what is kept ─────────────────────────────────────────────────────────────────────────────
@@ -499,7 +537,7 @@ def test_odd_functions_as_predicates(
         name: pa.table({"t": [0] * len(values), "v": values, "i": range(len(values))})
         for name, values in (("a", left), ("b", right))
     }
-    with thresholds(sample, compile_after=10**9):
+    with thresholds(sample, compile_after=None):
         reader = matwin.window_join(streams, time="t", windows=1, where={("a.v", "b.v"): function})
         if expected is None:
             with pytest.raises(InputError, match="where: the function"):
