@@ -25,7 +25,7 @@ from .finality import DONE
 from .frontier import frontier_of, punctuation_key
 from .report import SideReport
 from .side import Side
-from .sizes import plain_bytes
+from .sizes import column_bytes, plain_bytes
 from .sources import Batches, Source
 from .streams import Punctuation, Sorted, Stream
 
@@ -124,7 +124,7 @@ class Feed:
             self._rest = item.slice(rows)
             size = size * rows // item.num_rows
             item = item.slice(0, rows)
-        return self._portion(item, size)
+        return self._portion(item, size + column_bytes(item.num_columns))
 
     def _portion(self, batch: pa.RecordBatch, size: int) -> Portion:
         first = self.report.rows_in

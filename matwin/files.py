@@ -313,9 +313,12 @@ def _without_nulls(schema: pa.Schema, common: pa.Schema | None) -> pa.Schema:
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
     """The batch with the columns and types of the schema, no value changed."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    if batch.schema.names != schema.names:
+        batch = batch.select(schema.names)
     columns = []
-    for field in schema:
-        column = batch.column(field.name)
+    for field, column in zip(schema, batch.columns, strict=True):
         if column.type != field.type:
             try:
                 column = column.cast(field.type)

@@ -105,12 +105,10 @@ class Reader:
                 _Slices(spill, self._batches_of(group, some, rows), rows)
                 for some in self._divided(columns)
             ]
+            names = [name for part in parts for name in part.names]
             for number in range(parts[0].count):
-                found = [part.read(number) for part in parts]
-                arrays = {
-                    n: c for b in found for n, c in zip(b.schema.names, b.columns, strict=True)
-                }
-                yield pa.RecordBatch.from_pydict({name: arrays[name] for name in self._names})
+                arrays = [column for part in parts for column in part.read(number).columns]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _batches_of(self, group: int, some: list[Column], rows: int) -> Iterator[pa.RecordBatch]:
         at_once = max(1, self._rows(some) // rows) * rows
@@ -119,12 +117,14 @@ class Reader:
     def _divided(self, columns: list[Column]) -> Iterator[list[Column]]:
         """Columns that may be open at the same time."""
         some: list[Column] = []
+        size = 0
         for column in columns:
             if column.open_bytes > self._share.single_bytes:
                 raise self._refused(column.name, column.open_bytes, "a page")
-            if some and not self._is_little([*some, column]):
+            size += column.open_bytes
+            if some and (size > self._share.whole_bytes or len(some) == COLUMNS_MAX):
                 yield some
-                some = []
+                some, size = [], column.open_bytes
             some.append(column)
         yield some
 
@@ -237,6 +237,11 @@ class _Slices:
         place = self._spill.size
         self._spill.write(batch.serialize())
         self._places.append((place, self._spill.size - place))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of the file."""
+        return [] if self._schema is None else list(self._schema.names)
 
     @property
     def count(self) -> int:

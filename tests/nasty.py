@@ -211,7 +211,9 @@ def _best(how: str) -> Callable[..., Any]:
 def _window(left: Any, right: Any, **options: Any) -> Any:
     import matwin
 
-    return matwin.window_join({"a": left, "b": right}, time="t", windows=(0, 0), **options)
+    return matwin.window_join(
+        {"a": left, "b": right}, time="t", windows={("a", "b"): (0, 0)}, **options
+    )
 
 
 def _only_left(left: Any, right: Any, **options: Any) -> Any:
