@@ -126,6 +126,13 @@ class Feed:
             item = item.slice(0, rows)
         return self._portion(item, size + column_bytes(item.num_columns))
 
+    def rest(self) -> Items:
+        """What has not been read yet, as it comes, for whoever only looks at it."""
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            yield rest
+        yield from self._items
+
     def _portion(self, batch: pa.RecordBatch, size: int) -> Portion:
         first = self.report.rows_in
         rows, rejected, numbers = self.side.prepare(batch, first)

@@ -68,14 +68,11 @@ class Union:
             "right", "best", self._right_judged(keeps), wants_unmatched=keeps, with_keys=True,
             sides={**self._join.sides, "left": self._noting}, after=left,
         )  # fmt: skip
+        left.hand_on = lambda judged: self._hand_on(judged.rows, right)
         for result in self._join.run(
             [left, right], keeps_rejected=("left", "right") if keeps else ()
         ):
-            if isinstance(result, Judged):
-                yield result.batches
-                self._hand_on(result.rows, right)
-            else:
-                yield result
+            yield result.batches if isinstance(result, Judged) else result
 
     def _hand_on(self, rows: pa.RecordBatch, right: Direction) -> None:
         """Give judged left rows to the right direction."""

@@ -6,19 +6,24 @@ Sources that can be read again are read twice:
     second  best pairs of each left row ──▶ those whose distances are on the frontier
 
 so nothing but the frontier is kept, however many pairs tie on it.  Streams can't be read again: the
-pairs on the frontier so far are kept with their rows, counted against a quarter of the budget, and
-handed over at the end, or as they come and go (``emit="updates"``).
+pairs on the frontier so far are kept with their rows and handed over at the end, or as they come
+and go (``emit="updates"``).  When they outgrow a quarter of the budget they go to a file without a
+name, with their distances; at the end, those on the frontier are handed over.  (Updates withdraw
+rows, and black boxes have no distances: these are never on file.)
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from matwin.storage.columns import Int64s
-from matwin.storage.errors import BudgetError, InputError
+from matwin.storage.errors import BudgetError, InputError, StoreError
 from matwin.storage.units import format_size
 
 from .candidates import Candidates, Contest, joined, plain_keys
@@ -92,6 +97,7 @@ class Champions:
         self._contest = Contest(join.question, "left")
         self._emits_updates = emit == "updates"
         self._kept: Scored | None = None
+        self._file: _File | None = None
         self.schema = join.output.schema
         if self._emits_updates:
             if CHANGE in self.schema.names:
@@ -107,7 +113,12 @@ class Champions:
             changes = self._taken(found, rows)
             if self._emits_updates and changes:
                 yield changes
-        if not self._emits_updates and self._kept is not None:
+        if self._file is not None:
+            assert self._kept is not None
+            for found, rows in self._file.read():
+                at = _kept_new(self._contest, self._kept[0], found)
+                yield [rows.take(pa.array(at))]
+        elif not self._emits_updates and self._kept is not None:
             yield [self._kept[1]]
 
     def _scored(self, matched: Matched) -> Scored:
@@ -126,6 +137,12 @@ class Champions:
             self._keep(found, rows)
             return [self._marked(rows, "added")]
         old, old_rows = self._kept
+        if self._file is not None:
+            at = _kept_new(self._contest, old, found)
+            self._file.write(found.take(at), rows.take(pa.array(at)))
+            best = self._contest.best(_joined_as_one(old, found.take(at)))
+            self._keep(_distinct(best), old_rows)
+            return []
         both = joined([_numbered(old, 0), _numbered(found, len(old))])
         kept = np.sort(self._contest.best(both).base)
         stays, comes = kept[kept < len(old)], kept[kept >= len(old)] - len(old)
@@ -140,7 +157,11 @@ class Champions:
 
     def _keep(self, found: Candidates, rows: pa.RecordBatch) -> None:
         size, limit = rows.nbytes + found.size, self._join.options.budget_bytes // 4
-        if size > limit:
+        if size > limit and self._file is None and not self._emits_updates and not found.boxes:
+            self._file = _File(self._join.options.scratch)
+            self._file.write(found, rows)
+            found, rows = _distinct(found), rows.slice(0, 0)
+        elif size > limit:
             raise BudgetError(
                 f"the best pairs so far take {format_size(size)}, more than a quarter of the "
                 f"budget; give at least {format_size(8 * size)} ({8 * size} bytes), or a source "
@@ -154,6 +175,45 @@ class Champions:
             return rows
         marks = pa.array([change] * rows.num_rows, pa.string())
         return pa.RecordBatch.from_arrays([*rows.columns, marks], schema=self.schema)
+
+
+class _File:
+    """Pairs with their distances and output rows, in a file that nobody else can see."""
+
+    def __init__(self, folder: str | Path | None) -> None:
+        with self._named():
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def write(self, found: Candidates, rows: pa.RecordBatch) -> None:
+        """Add pairs."""
+        scores = [pa.array(np.ascontiguousarray(column)) for column in found.keys.T]
+        names = [*rows.schema.names, *(f"score {i}" for i in range(len(scores)))]
+        batch = pa.RecordBatch.from_arrays([*rows.columns, *scores], names=names)
+        with self._named():
+            if self._writer is None:
+                self._schema = rows.schema
+                self._writer = pa.ipc.new_stream(self._file, batch.schema)
+            self._writer.write_batch(batch)
+
+    def read(self) -> Iterator[Scored]:
+        """All pairs, a batch after the other."""
+        assert self._writer is not None
+        self._writer.close()
+        self._file.seek(0)
+        width = len(self._schema)
+        for batch in pa.ipc.open_stream(self._file):
+            keys = np.column_stack([column.to_numpy() for column in batch.columns[width:]])
+            none = np.empty(batch.num_rows, np.int64)
+            rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=self._schema)
+            yield Candidates(none, none, keys), rows
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as e:
+            raise StoreError(f"the best pairs so far can't be kept on disk: {e}") from e
 
 
 def _as_one_group(found: Candidates) -> Candidates:

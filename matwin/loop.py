@@ -31,11 +31,12 @@ exceeds the budget.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
@@ -44,8 +45,9 @@ from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish
 from .memory import MemoryDirection
+from .need import Need
 from .options import Options
-from .paged import PagedDirection
+from .paged import PagedDirection, TooManyTies
 from .report import Report
 from .watch import ProcessWatch
 
@@ -71,6 +73,8 @@ class Direction:
         self.with_keys = with_keys
         self.judged_upto = NOTHING
         self.after = after
+        self.hand_on: Callable[[Any], None] = lambda result: None
+        """Gives what was judged to another direction, once its results have been handed over."""
         self.windows: MemoryDirection | PagedDirection = MemoryDirection(
             judge, finality, threads=threads, output_bytes=output_bytes, is_live=is_live
         )
@@ -107,6 +111,7 @@ class Loop:
         self._watch = ProcessWatch(report)
         self._pages_before = (report.pages_read, report.pages_written)
         self._limit = options.budget_bytes
+        self._need = Need(options, [direction.judge for direction in directions])
         self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         report.budget_bytes = options.budget_bytes
 
@@ -124,6 +129,8 @@ class Loop:
             yield from self._step()
             self._report.is_done = True
             self._tell(always=True)
+        except BudgetError as e:
+            raise self._announced(e) from e
         finally:
             self._close()
 
@@ -142,6 +149,7 @@ class Loop:
         self._tell()
         if portion is None:
             return
+        self._need.see(portion.rows)
         for direction in self._directions:
             if direction.takes(feed.side.name):
                 direction.windows.append(feed.side.name, portion.rows, portion.keys, portion.size)
@@ -224,6 +232,7 @@ class Loop:
                     last, direction.finish, with_keys=direction.with_keys
                 ):
                     yield result
+                    direction.hand_on(result)
                     self._tell()
             direction.judged_upto = last
             lowest_open = min(last + 1, probe)
@@ -249,22 +258,31 @@ class Loop:
             trace=options.trace,
         )  # fmt: skip
         arrivals = {name: feed.arrival for name, feed in self._feeds.items()}
+        before = list(self._in_memory())
         for number, direction in enumerate(self._directions):
-            before = direction.windows
             again = "" if number == 0 else " again"
-            direction.windows = paged = PagedDirection(
+            direction.windows = PagedDirection(
                 direction.judge, self._store, {side: side + again for side in arrivals}, arrivals,
                 materialize=options.materialize, schedule=options.schedule,
                 threads=options.workers, wants_unmatched=direction.wants_unmatched,
                 report=self._report,
             )  # fmt: skip
-            assert isinstance(before, MemoryDirection)
-            _pour(before, paged, self._store.pool)
+            if direction.after is not None and isinstance(direction.after.windows, PagedDirection):
+                direction.after.windows.feeds = direction.windows.base
+        # All windows are there before the first row: they share what sorting may take.
+        _pour(before, [direction.windows for direction in self._directions], self._store.pool)
         # What Arrow has been given back it keeps for a while: up to 30 MB in a budget of 2 MiB.
         pa.default_memory_pool().release_unused()
         form = self._directions[0].windows
         assert isinstance(form, PagedDirection)
         self._report.decide(f"pages: {why}; {form.probe.form} windows: {form.probe.reason}")
+
+    def _announced(self, error: BudgetError) -> BudgetError:
+        """The error with a budget that is enough for all rows, also those not read yet."""
+        for feed in self._feeds.values():
+            if not feed.is_live:
+                self._need.see_rest(feed.rest())
+        return self._need.announced(error, has_ties=isinstance(error, TooManyTies))
 
     def _close(self) -> None:
         if self._store is not None:
@@ -288,17 +306,21 @@ class Loop:
                 self._options.progress(self._report)
 
 
-def _pour(memory: MemoryDirection, paged: PagedDirection, pool: BufferPool) -> None:
+def _pour(
+    memory: list[MemoryDirection], paged: Sequence[MemoryDirection | PagedDirection],
+    pool: BufferPool,
+) -> None:  # fmt: skip
     """Move the rows; what has not been moved yet counts against the pool's budget as well."""
-    names = ((memory.probe, memory.judge.probe_name), (memory.base, memory.judge.base_name))
-    left = memory.held_bytes
+    left = sum(windows.held_bytes for windows in memory)
     pool.take(left)
     try:
-        for rows, side in names:
-            while rows.portions:
-                portion = rows.pop()
-                paged.append(side, portion.batch, portion.keys, portion.size)
-                pool.give_back(portion.size)
-                left -= portion.size
+        for before, after in zip(memory, paged, strict=True):
+            judge = before.judge
+            for rows, side in ((before.probe, judge.probe_name), (before.base, judge.base_name)):
+                while rows.portions:
+                    portion = rows.pop()
+                    after.append(side, portion.batch, portion.keys, portion.size)
+                    pool.give_back(portion.size)
+                    left -= portion.size
     finally:
         pool.give_back(left)

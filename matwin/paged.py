@@ -45,6 +45,10 @@ ROW_BITS = 32
 _Task = tuple[int, int, int]  # a probe page, and which of its rows
 
 
+class TooManyTies(BudgetError):
+    """The best matches of a single row do not fit."""
+
+
 class _Overflow(Exception):
     """The partial results have outgrown their share."""
 
@@ -62,6 +66,8 @@ class PagedDirection:
         self._threads = threads
         self._wants_unmatched = wants_unmatched
         self._report = report
+        self.feeds: Window | None = None
+        """A window of another direction that gets rows while this one is judged."""
         self._windows = {
             side: _window(store, names[side], blocks, materialize, arrivals[side])
             for side, blocks in ((judge.probe_name, judge.probe), (judge.base_name, judge.base))
@@ -153,8 +159,9 @@ class _Step(Generic[Result]):
             [self._judge.base.side.stored.field(n) for n in _page_names(direction.base)]
         )
         self._no_base_rows = pa.RecordBatch.from_pylist([], schema=base_schema)
-        self._shares = Shares.of(self._pool, self._judge, [*probes, *bases])
-        self._blocks = blocks_of_pages(self._judge, self._shares.frames + 4)
+        aside = direction.feeds.append_bytes if direction.feeds else 0
+        self._shares = Shares.of(self._pool, self._judge, [*probes, *bases], aside)
+        self._blocks = blocks_of_pages(self._judge, self._shares.frames + self._shares.read_ahead)
 
     def run(self) -> Iterator[Result]:
         """Judge every probe page."""
@@ -196,7 +203,7 @@ class _Step(Generic[Result]):
         report.decide(f"schedule: {schedule.mode}, {schedule.reason or 'as asked for'}")
         report.pairs_planned += reach.pairs
         numbers = {self._probes[number].page_id: number for number, _, _ in tasks}
-        walk = Walk(self._pool, schedule, refs, self._bases)
+        walk = Walk(self._pool, schedule, refs, self._bases, read_ahead=self._shares.read_ahead)
         for visit in walk.each(
             lambda pair: self._visit(pair, stretches[numbers[pair.left_ref.page_id]]),
             workers=self._direction._threads,
@@ -365,7 +372,7 @@ def _halves(tasks: list[_Task], budget_bytes: int) -> list[list[_Task]]:
         return [tasks[:middle], tasks[middle:]]
     number, first, limit = tasks[0]
     if limit - first <= 1:
-        raise BudgetError(
+        raise TooManyTies(
             f"the best matches of a single row do not fit their share of a budget of "
             f"{format_size(budget_bytes)}; give at least twice as much",
             smallest_bytes=2 * budget_bytes,

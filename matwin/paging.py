@@ -3,8 +3,12 @@
     budget ─┬─ write space, what the windows hold
             ├─ frames: pages of both sides, each with the arrays made from it
             ├─ partial results: a quarter, for bestmatch only
-            └─ output: an eighth, a quarter for ε-joins: pairs that workers have found and that are
-               not handed over yet, as numbers, and the batch that is being made of them
+            ├─ output: an eighth, a quarter for ε-joins: pairs that workers have found and that are
+            │  not handed over yet, as numbers, and the batch that is being made of them
+            └─ aside: what a window takes that gets rows while the walk goes on (full bestmatch)
+
+Where that leaves less than two frames, a walk has two frames, one page read ahead, and half of the
+rest for partial results: it fits wherever a page fits a few times.
 
 Bestmatch: a schedule that finishes one probe page before the next keeps one page of partial results
 open; any other keeps as many as it leaves unfinished.  `auto` takes the schedule that reads least
@@ -35,6 +39,9 @@ from .output import BATCH_ROWS
 PARTIAL_RATIO = 4
 READ_AHEAD = 2
 FRAMES_MIN = 2
+FRAMES_TIGHT = FRAMES_MIN + 2
+"""Frames of the smallest walk: a page is read ahead, and one for the rows of a match."""
+CAPACITY_MIN = 16
 PORTIONS = 8
 """Portions in flight: what two workers have queued (see `Walk.each`), and room for a batch."""
 
@@ -50,35 +57,56 @@ class Shares:
     """Pairs in a portion of output."""
     partial_page_bytes: int
     """What a probe page's partial results are reckoned at."""
+    read_ahead: int = READ_AHEAD
 
     @classmethod
-    def of(cls, pool: BufferPool, judge: Judge, refs: Sequence[PageRef]) -> Shares:
-        """The shares of what the pool's budget leaves free."""
+    def of(
+        cls, pool: BufferPool, judge: Judge, refs: Sequence[PageRef], aside_bytes: int = 0
+    ) -> Shares:
+        """The shares of what the pool's budget leaves free, `aside_bytes` left alone."""
         page_bytes = max([ref.size for ref in refs], default=1)
         page_bytes = max(page_bytes, pool.file.page_size)
         rows = max([ref.rows for ref in refs], default=1)
         block_bytes = rows * max(judge.probe.bytes_per_row(), judge.base.bytes_per_row())
-        room = pool.budget_bytes - pool.write_space - pool.held_bytes
+        room = pool.budget_bytes - pool.write_space - pool.held_bytes - aside_bytes
         partial = room // 4 if judge.mode == "best" else room // 16
         output = room // 8 if judge.mode == "best" else room // 4
         frame_bytes = page_bytes + block_bytes
         frames = (room - partial - output) // frame_bytes - READ_AHEAD - 1
+        read_ahead, pair_bytes = READ_AHEAD, bytes_of_pair(judge)
         if frames < FRAMES_MIN:
-            wanted = (FRAMES_MIN + READ_AHEAD + 1) * frame_bytes * 2 + pool.held_bytes
-            smallest = wanted * 8 // 7 + pool.file.page_size
-            raise BudgetError(
-                f"a budget of {format_size(pool.budget_bytes)} leaves no {FRAMES_MIN} frames of "
-                f"{format_size(frame_bytes)} for a walk; give at least {format_size(smallest)} "
-                f"({smallest} bytes) or a smaller page_size",
-                smallest_bytes=smallest,
-            )
-        pair_bytes = 8 * (2 + (len(judge.question.attributes) if judge.mode == "best" else 0))
+            frames, read_ahead = FRAMES_MIN, 1
+            rest = room - FRAMES_TIGHT * frame_bytes
+            if rest < rest_min(pair_bytes):
+                raise _too_small(pool, frame_bytes, room, rest_min(pair_bytes))
+            partial, output = rest // 2, rest // 3
         capacity = output // (PORTIONS * pair_bytes)
         partial_page = rows * PARTIAL_RATIO * pair_bytes
         return cls(
             int(frames), partial, int(frames) * block_bytes + output,
-            max(64, min(int(capacity), BATCH_ROWS)), partial_page,
+            max(CAPACITY_MIN, min(int(capacity), BATCH_ROWS)), partial_page, read_ahead,
         )  # fmt: skip
+
+
+def bytes_of_pair(judge: Judge) -> int:
+    """What a pair that was found takes as numbers."""
+    return 8 * (2 + (len(judge.question.attributes) if judge.mode == "best" else 0))
+
+
+def rest_min(pair_bytes: int) -> int:
+    """What a walk takes at least beside its frames."""
+    return 3 * PORTIONS * CAPACITY_MIN * pair_bytes
+
+
+def _too_small(pool: BufferPool, frame_bytes: int, room: int, rest: int) -> BudgetError:
+    missing = FRAMES_TIGHT * frame_bytes + rest - room
+    smallest = pool.budget_bytes + missing * 8
+    return BudgetError(
+        f"a budget of {format_size(pool.budget_bytes)} leaves no {FRAMES_MIN} frames of "
+        f"{format_size(frame_bytes)} for a walk; give at least {format_size(smallest)} "
+        f"({smallest} bytes) or a smaller page_size",
+        smallest_bytes=smallest,
+    )
 
 
 def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedule:

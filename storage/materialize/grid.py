@@ -31,6 +31,7 @@ class GridWindow(Window):
     """Pages by cell."""
 
     form = "grid"
+    _sorted_at_once = 2  # the tail, and a cell's rows with those of its last page
 
     def _begin(self) -> None:
         self._cells: SortedDict[Cell, list[PageRef]] = SortedDict()

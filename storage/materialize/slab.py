@@ -25,7 +25,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from ..columns import NO_VALUE, Bools
-from ..runs import PageRef, Sorted, live_rows, sort_rows, sort_space
+from ..runs import PageRef, Sorted, live_rows, sort_rows
 from .window import Window
 
 
@@ -63,11 +63,17 @@ class SlabWindow(Window):
         self._forget(small)
         self._pool.drop([ref.page_id for ref in small], "run is long enough")
 
+    def _is_full_for(self, piece: pa.RecordBatch) -> bool:
+        """Small runs are sorted with the tail: together they are as large as can be sorted."""
+        return self._tail.is_full_for(piece, *self._of_small())
+
     def _space_with_small(self) -> int:
+        return self._tail.sort_space(*self._of_small())
+
+    def _of_small(self) -> tuple[int, int]:
+        """How many rows the small runs have, and their bytes."""
         small = [ref for run in self._small.values() for ref in run]
-        rows = self._tail.rows + sum(ref.rows for ref in small)
-        size = self._tail.size + sum(ref.size for ref in small)
-        return sort_space(rows, size, len(self.grid.names) + 1)
+        return sum(ref.rows for ref in small), sum(ref.size for ref in small)
 
     def _write(self, rows: Sorted, runs: dict[int, list[PageRef]], *, keep: bool) -> None:
         has_order = rows.keys[-1] != NO_VALUE

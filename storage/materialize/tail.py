@@ -51,7 +51,7 @@ class Tail:
         return self._pool.budget_bytes // (2 * (self._pool.windows + 1))
 
     def sort_space(self, more_rows: int = 0, more_bytes: int = 0) -> int:
-        """What sorting the tail would take, with some rows more."""
+        """What sorting the tail takes, with some rows more."""
         keys = len(self._grid.names) + 1
         return sort_space(self.rows + more_rows, self.size + more_bytes, keys)
 
@@ -65,10 +65,13 @@ class Tail:
         elif rows:
             yield batch
 
-    def is_full_for(self, piece: pa.RecordBatch) -> bool:
-        """Whether something has to go before the rows can be taken."""
-        size = int(pa.ipc.get_record_batch_size(piece))
-        return bool(self.portions) and self.sort_space(piece.num_rows, size) > self.limit
+    def is_full_for(self, piece: pa.RecordBatch, rows: int = 0, size: int = 0) -> bool:
+        """Whether something has to go before the rows can be taken; `rows` of `size` bytes will be
+        sorted with the tail."""
+        if not self.portions and not rows:
+            return False
+        size += int(pa.ipc.get_record_batch_size(piece))
+        return self.sort_space(rows + piece.num_rows, size) > self.limit
 
     def take(self, piece: pa.RecordBatch) -> None:
         """Take a copy of the rows."""

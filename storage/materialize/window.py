@@ -69,6 +69,8 @@ class Window(ABC):
     """A materialized window.  Made by `Store.window`."""
 
     form: ClassVar[str]
+    _sorted_at_once: ClassVar[int] = 1
+    """How many times the tail's limit sorting takes."""
 
     def __init__(
         self, pool: BufferPool, window: int, name: str, schema: pa.Schema, grid: Grid, reason: str
@@ -107,9 +109,21 @@ class Window(ABC):
                 self._check_columns(batch)
                 for piece in self._plain(batch):
                     for plain in self._tail.pieces(piece):
-                        while self._tail.is_full_for(plain):
+                        while self._is_full_for(plain):
                             self._make_way()
                         self._tail.take(plain)
+
+    def _is_full_for(self, piece: pa.RecordBatch) -> bool:
+        """Whether something has to go before the rows can be taken."""
+        return self._tail.is_full_for(piece)
+
+    @property
+    def append_bytes(self) -> int:
+        """What calls of `append` take at most: the tail, its rows sorted with those that they are
+        joined with, and the pages that are made of them."""
+        page = self._pool.file.page_size
+        largest = max(page, self._tail.limit // 4)  # a row may be larger than a page
+        return self._sorted_at_once * self._tail.limit + self._tail.limit // 2 + 2 * page + largest
 
     def _plain(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch with the columns of a page; a few rows at a time where values are decoded."""

@@ -1,0 +1,145 @@
+"""A budget works and gives the right rows, or the budget that its error announces does.
+
+Random joins over small pages, so that some hundred rows reach every place that divides a budget:
+all hows, keys, one and two dimensions, rows from a few bytes to several pages, tables, readers and
+streams.  The reference is the same join with room to spare (which `test_joins.py` holds against a
+nested loop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proofs import tried
+from questions import as_bag
+from support import campaign
+
+import matwin
+from matwin.report import Report
+from matwin.storage import BudgetError
+
+PAGE = 4096
+SMALLEST = 32 * PAGE
+PLENTY = 1 << 28
+BEST = ("left", "right", "full", "inner")
+ALL = ("inner", "left", "right", "full", "semi", "anti")
+WIDTHS = ("none", "none", "same", "some", "wide")
+budgets = st.integers(32, 512).map(lambda pages: pages * PAGE) | st.just(SMALLEST)
+
+
+def texts(random: np.random.Generator, rows: int, width: str) -> list[str]:
+    """Texts of one width, of many widths, or a few that take several pages each."""
+    if width == "same":
+        return ["z" * 60] * rows
+    lengths = random.pareto(1.0, rows) * 40
+    if width == "wide":
+        lengths = np.where(random.random(rows) < 0.03, random.integers(1, 5 * PAGE, rows), lengths)
+    return ["q" * int(length) for length in np.minimum(lengths, 6 * PAGE)]
+
+
+def table(random: np.random.Generator, rows: int, span: int, width: str, order: str) -> pa.Table:
+    t = random.integers(0, span, rows)
+    columns: dict[str, Any] = {"t": np.sort(t) if order == "sorted" else t}
+    columns["x"] = np.round(random.random(rows), 2)
+    columns["k"] = random.integers(0, 3, rows)
+    if width != "none":
+        columns["s"] = pa.array(texts(random, rows, width))
+    return pa.table(columns)
+
+
+def as_source(rows: pa.Table, kind: str, order: str, span: int) -> Any:
+    if kind == "reader":
+        return rows.to_reader(100)
+    if kind == "table":
+        return rows
+    promise = matwin.Sorted() if order == "sorted" else matwin.Lateness(span)
+    if kind == "live":
+        return matwin.stream(iter(rows.to_batches(200)), schema=rows.schema, order=promise)
+    return matwin.stream(rows, order=promise)
+
+
+def works_or_says_what_does(run: Callable[[int], Any], budget: int) -> None:
+    """The same rows as with room to spare, in this budget or in the one that the error names."""
+    expected = run(PLENTY)
+    try:
+        found = run(budget)
+    except BudgetError as e:
+        assert e.smallest_bytes > budget
+        assert str(e.smallest_bytes) in str(e)
+        found = run(e.smallest_bytes)
+    assert found == expected
+    tried()
+
+
+def two_sided(random: np.random.Generator, *, best: bool, how: str) -> Callable[[int], Any]:
+    """A join of two sides, as a function of its budget."""
+    width, order = str(random.choice(WIDTHS)), str(random.choice(("sorted", "unsorted")))
+    most = 800 if width in ("none", "same") else 300
+    rows = random.integers(30, most, 2)
+    span = int(random.choice((60, rows[0], 10 * rows[0])))
+    left, right = (table(random, int(n), span, width, order) for n in rows)
+    tolerance = int(random.choice((0, 2, span // 12 + 1)))
+    on: dict[str, Any] = {"t": tolerance}
+    if random.random() < 0.5:
+        on["x"] = float(random.choice((0.01, 0.2)))
+    options: dict[str, Any] = {"by": random.choice((None, "k")), "threads": 2}
+    if random.random() < 0.6:
+        options["materialize"] = str(random.choice(("standard", "slab", "grid")))
+    if random.random() < 0.6:
+        options["schedule"] = str(random.choice(("gallop", "crabstep", "lookahead")))
+    if best and how != "inner" and random.random() < 0.3:
+        options["keep_unmatched"] = True
+    # What a live stream's widest row will be nobody knows before it comes.
+    kinds = ("table", "reader", "stream", "live" if width in ("none", "same") else "stream")
+    kind = str(random.choice(kinds))
+    join = matwin.bestmatch_join if best else matwin.epsilon_join
+
+    def run(budget: int) -> Any:
+        report = Report()
+        sources = [as_source(rows, kind, order, span) for rows in (left, right)]
+        found = join(
+            *sources, on=on, how=how, memory=budget, page_size=PAGE, report=report, **options
+        )
+        bag = as_bag(found.read_all())
+        assert report.peak_bytes <= budget
+        return bag
+
+    return run
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(15, 1000), deadline=None)
+@given(
+    seed=st.integers(0, 2**32), budget=budgets, asked=st.sampled_from([(True, h) for h in BEST]
+    + [(False, h) for h in ALL] + [(True, "full")] * 4)
+)  # fmt: skip
+def test_joins_of_two_sides(seed: int, budget: int, asked: tuple[bool, str]) -> None:
+    best, how = asked
+    works_or_says_what_does(two_sided(np.random.default_rng(seed), best=best, how=how), budget)
+
+
+@pytest.mark.proof("the same rows at every budget")
+@pytest.mark.parametrize("order", ["sorted", "unsorted"])
+@pytest.mark.parametrize("schedule", ["auto", "crabstep"])
+def test_a_full_join_works_at_every_budget_from_the_smallest_on(order: str, schedule: str) -> None:
+    """Left rows that are judged go into a window of the other direction while the walk that judges
+    them has the pool: budgets in the middle had no room for both."""
+    random = np.random.default_rng(5)
+    left, right = (table(random, 1500, 300, "none", order) for _ in range(2))
+    pages = np.unique(np.geomspace(32, 600, campaign(5, 30)).astype(int)).tolist()
+    bags = []
+    for budget in [*pages, PLENTY // PAGE]:
+        found = matwin.bestmatch_join(
+            *(as_source(rows, "stream", order, 300) for rows in (left, right)),
+            on={"t": 30, "x": 0.2}, how="full", memory=budget * PAGE, page_size=PAGE,
+            schedule=schedule,
+        )  # fmt: skip
+        bags.append(as_bag(found.read_all()))
+        tried()
+    assert all(bag == bags[-1] for bag in bags)
