@@ -7,7 +7,8 @@
 
 `by_time` buffers lie in order of time: a new row that is not the latest is put in its place.  The
 others lie in order of arrival, and rows of one key are linked, each to the one before it: a hash
-table that keeps the order of arrival.  The papers' lists are doubly linked so that rows can leave
+table that keeps the order of arrival, with jumps past what is too young, so that a hot key costs no
+more than others.  The papers' lists are doubly linked so that rows can leave
 from the middle; here rows leave in order of arrival and the rest is skipped by time.
 
 Dropped rows stay until they are half of all: then the arrays are moved, once for as many rows as
@@ -82,7 +83,8 @@ class Buffer:
         self._is_linked = is_linked
         self._portions: list[pa.RecordBatch] = []
         self._gather: Gather | None = None
-        self._nodes = np.empty((ROOM_FIRST, 4), np.int64)
+        columns = expand.COLUMNS_LINKED if is_linked else expand.COLUMNS
+        self._nodes = np.empty((ROOM_FIRST, columns), np.int64)
         self._second = None if blocks.is_exact else np.empty(ROOM_FIRST, np.int64)
         self._places: Int64s | None = None  # where each row lies in the portions, once not in order
         self._chains = 0
@@ -166,7 +168,7 @@ class Buffer:
         if self.limit + count <= room:
             return
         room = max(room + room // 4, self.limit + count)
-        nodes = np.empty((room, 4), np.int64)
+        nodes = np.empty((room, self._nodes.shape[1]), np.int64)
         nodes[: self.limit] = self._nodes[: self.limit]
         self._nodes = nodes
         self._second = _roomier(self._second, room)

@@ -16,8 +16,14 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-TIME, LATEST, KEY, BEFORE = 0, 1, 2, 3
-"""Columns of a chain's nodes; `LATEST` is the latest time from the chain's beginning up to here."""
+TIME, LATEST, KEY, BEFORE, JUMP, DEPTH, LEAST = range(7)
+"""Columns of a chain's nodes; `LATEST` is the latest time from the chain's beginning up to here.
+
+A node also knows one further back, `JUMP`, and the least time from itself up to there.
+The jumps are those of a skew-binary list: any place in a chain is a few times the logarithm of its
+length away.  A hot key's chain is as long as the window, and a tuple that is older than most of it
+would pass them all: 30,000 rows a side took 8 s, and 0.04 s with nested loops."""
+COLUMNS, COLUMNS_LINKED = 4, 7
 
 
 @numba.njit(cache=True, nogil=True)
@@ -170,8 +176,29 @@ def link(table, nodes, first, limit, room):  # type: ignore[no-untyped-def]
             latest = max(latest, nodes[before, LATEST])
         nodes[row, LATEST] = latest
         nodes[row, BEFORE] = before
+        _add_jump(nodes, row, before)
         table[slot] = row
     return new, limit
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_jump(nodes, row, before):  # type: ignore[no-untyped-def]
+    """Give a node its jump: to where two jumps of the same length from the one before it lead, or
+    to the one before it."""
+    jump, depth, least = before, np.int64(1), nodes[row, TIME]
+    if before >= 0:
+        depth = nodes[before, DEPTH] + 1
+        middle = nodes[before, JUMP]
+        if middle >= 0:
+            last = nodes[middle, JUMP]
+            last_depth = nodes[last, DEPTH] if last >= 0 else 0
+            middle_depth = nodes[middle, DEPTH]
+            if nodes[before, DEPTH] - middle_depth == middle_depth - last_depth:
+                jump = last
+                least = min(least, nodes[before, LEAST], nodes[middle, LEAST])
+    nodes[row, JUMP] = jump
+    nodes[row, DEPTH] = depth
+    nodes[row, LEAST] = least
 
 
 @numba.njit(cache=True, nogil=True)
@@ -193,6 +220,9 @@ def chain(  # type: ignore[no-untyped-def]
         if place < 0:
             place = table[slot_of(table, nodes, tuple_keys[tuple_])]
         while place >= oldest and nodes[place, LATEST] >= low:
+            if nodes[place, LEAST] > high:
+                place = nodes[place, JUMP]
+                continue
             time = nodes[place, TIME]
             if low <= time and time <= high:
                 if filled == room:
@@ -217,6 +247,9 @@ def chain_places(  # type: ignore[no-untyped-def]
         if place < 0:
             place = table[slot_of(table, nodes, tuple_keys[tuple_])]
         while place >= begin:
+            if place >= end and nodes[place, JUMP] >= end:
+                place = nodes[place, JUMP]
+                continue
             if place < end:
                 if filled == room:
                     return filled, tuple_, place
