@@ -1,12 +1,14 @@
 """Which form suits a window: a cost model in pages, and the reason as text.  Pure.
 
-With L live pages, S pages of new rows in a step and C cells touched in a step:
+With L live pages, S pages of new rows in a step and C cells touched in a step.  Sparse cells share
+pages, which are cut in halves when they overflow and therefore two thirds full: a step touches T,
+the lesser of C and 3/2 L.
 
 | form     | pages written a step | pages read a step |
 |----------|----------------------|-------------------|
 | slab     | S                    | 0                 |
 | standard | L + S                | L + S             |
-| grid     | C + S                | C                 |
+| grid     | T + S                | T                 |
 
 Slab is the cheapest by far, but only drops what has expired when rows come in order or nearly so.
 """
@@ -46,6 +48,6 @@ def choose(
     if live_pages is None or step_pages is None or step_cells is None:
         return Choice("standard", "rows come unsorted and nothing is known of the steps")
     standard = 2 * (live_pages + step_pages)
-    grid = 2 * step_cells + step_pages
+    grid = 2 * min(step_cells, 3 * live_pages // 2) + step_pages
     costs = f"a step costs {grid} pages in grid, {standard} in standard"
     return Choice("grid" if grid < standard else "standard", f"rows come unsorted; {costs}")

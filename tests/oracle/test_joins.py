@@ -214,7 +214,7 @@ def expected_readings(rows: int) -> pa.Table:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("form", FORMS)
 def test_readings_on_pages(form: str, mode: str) -> None:
-    rows = 500 if form == "grid" else SLICE  # a page for each of so many cells takes its time
+    rows = SLICE
     found, report = readings(BEFORE, rows).run(
         memory="512KiB", page_size="8KiB", materialize=form, schedule=mode
     )
