@@ -206,28 +206,17 @@ class LmdbPageFile:
         """The page's bytes, checked, in memory of their own."""
         # Not in turn: pages are read while others are written.
         env, size = self._env or self._open(), record_bytes(self.page_size)
-        first = env.read(_record_key(page_id, 0), lambda view: self._first_part(view, page_id))
-        if first is None:
-            raise CorruptPage(f"{self.where}: page {page_id.page} of window {page_id.window} "
-                              "is missing; the file is damaged")  # fmt: skip
-        page, filled = first, size
-        target = np.frombuffer(page, np.uint8)
-        for part in range(1, -(-page.size // size)):
-            length = min(size, page.size - filled)
-            got = env.read(
-                _record_key(page_id, part),
-                lambda view, at=filled, n=length: _copy(view, target, at, n),  # type: ignore[misc]
-            )
-            if got is None:
-                raise CorruptPage(
-                    f"{self.where}: part {part} of page {page_id.page} of window "
-                    f"{page_id.window} is missing or cut; the file is damaged"
-                )
-            filled += length
+        page = env.read(_record_key(page_id, 0), lambda view: self._first_part(view, page_id))
+        if page is None:
+            raise self._missing(page_id, 0)
+        used = used_bytes(page, page_id, self.where)
+        if used > size:
+            page = self._all_parts(env, page_id, page, used)
         check_page(page, page_id, self.where)
         return page
 
     def _first_part(self, view: memoryview, page_id: PageId) -> pa.Buffer:
+        """What the page has in its first record."""
         used = used_bytes(view, page_id, self.where)
         size = record_bytes(self.page_size)
         if used < 64 or used > PARTS_MAX * size or len(view) != size:
@@ -235,9 +224,37 @@ class LmdbPageFile:
                 f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
                 f"bytes in records of {len(view)}; the file is damaged"
             )
-        page = pa.allocate_buffer(used)
-        _copy(view, np.frombuffer(page, np.uint8), 0, min(used, len(view)))
+        page = pa.allocate_buffer(min(used, size))
+        _copy(view, np.frombuffer(page, np.uint8), 0, page.size)
         return page
+
+    def _all_parts(
+        self, env: Environment, page_id: PageId, first: pa.Buffer, used: int
+    ) -> pa.Buffer:
+        """A page that takes several records."""
+        size = record_bytes(self.page_size)
+        last = (used - 1) // size
+        if env.read(_record_key(page_id, last), len) is None:  # before gigabytes are asked for
+            raise self._missing(page_id, last)
+        page = pa.allocate_buffer(used)
+        target = np.frombuffer(page, np.uint8)
+        target[:size] = np.frombuffer(first, np.uint8)
+        for part in range(1, last + 1):
+            at = part * size
+            got = env.read(
+                _record_key(page_id, part),
+                lambda view, at=at: _copy(view, target, at, min(size, used - at)),  # type: ignore[misc]
+            )
+            if got is None:
+                raise self._missing(page_id, part)
+        return page
+
+    def _missing(self, page_id: PageId, part: int) -> CorruptPage:
+        which = f"part {part} of page" if part else "page"
+        return CorruptPage(
+            f"{self.where}: {which} {page_id.page} of window {page_id.window} is missing or cut; "
+            "the file is damaged: restore it, or delete it and run again from the source"
+        )
 
     @in_turn
     def free(self, pages: Iterable[PageId]) -> None:

@@ -205,6 +205,8 @@ def _decoded(data: pa.Buffer, state: WindowState, grid: Grid) -> tuple[Page, pa.
         schema = page_schema(state.schema, grid)
         page = decode_page(data, schema, schema_mark(schema))
         page.batch.validate(full=True)
+        if len(page.fence.first) != len(grid.names):
+            raise ValueError("its fence is of another grid")
     except (pa.ArrowException, KeyError, ValueError) as e:
         raise CorruptPage(f"the page's columns can't be read: {escaped(str(e))}") from e
     return page, schema
