@@ -465,6 +465,36 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(compiled._loops) == 3
 
 
+def test_a_function_that_was_sent_is_the_same_function() -> None:
+    """What a worker has compiled serves all its tasks, each of which gets its own copy."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    one = scaled(3)
+    other = cloudpickle.loads(cloudpickle.dumps(one))
+    assert one is not other
+    assert compiled._identity(one, ()) == compiled._identity(other, ())
+    assert compiled._identity(one, ()) != compiled._identity(scaled(4), ())
+
+
+@pytest.mark.parametrize("types", [(pa.timestamp("s"), pa.timestamp("ms")),
+                                   (pa.date32(), pa.timestamp("s"))], ids=str)  # fmt: skip
+def test_both_values_are_in_one_unit(types: tuple[pa.DataType, pa.DataType]) -> None:
+    seen: set[Any] = set()
+
+    def noted(a: Any, b: Any) -> Any:
+        seen.add((a, b))
+        return abs(a - b)
+
+    day = {"s": 86_400, "ms": 86_400_000}
+    columns = [
+        pa.array([1], pa.int32()).view(t) if pa.types.is_date(t) else pa.array([day[t.unit]], t)
+        for t in types
+    ]
+    left, right = (pa.table({"t": column}) for column in columns)
+    found = matwin.bestmatch_join(left, right, on={"t": "1h"}, orders={"t": noted}).read_all()
+    assert found.num_rows == 1
+    assert seen == {(day[types[1].unit],) * 2}
+
+
 TABLE = np.arange(100_000.0)
 
 

@@ -95,6 +95,29 @@ def test_few_rows_wait_in_window_joins(shape: str, waited: list[int]) -> None:
     assert max(waited) < LIMIT
 
 
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32(), pa.duration("us"),
+        pa.time64("us"), pa.int32(), pa.int64(), pa.float64(),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_times_tell_how_far_the_others_are(
+    data_type: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Punctuations are values of the column: times are no numbers there either."""
+    monkeypatch.setattr(tasks, "CHUNK_ROWS", 20)
+    t, side = np.repeat(np.arange(100), 2), np.tile([0, 1], 100)
+    numbers = pa.array(t).cast(pa.int32() if data_type.bit_width == 32 else pa.int64())
+    column = numbers.view(data_type) if pa.types.is_temporal(data_type) else numbers.cast(data_type)
+    text = pa.array(["x"] * len(t))
+    whole = pa.table({"tag": pa.array(side, pa.int32()), "s0": column, "s1": text})
+    output = pa.schema([("t", data_type), ("x", pa.string())])
+    task = task_of(Epsilon(), {"on": {"t": 0}, "how": "semi"}, "s0", output)
+    assert sum(b.num_rows for b in task.run(whole.to_batches(max_chunksize=10))) == 100
+
+
 def test_rows_of_two_parts_are_refused() -> None:
     t, side = rows_of("even")
     output = pa.schema([("t", pa.int64()), ("x", pa.string())])

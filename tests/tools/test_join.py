@@ -186,6 +186,8 @@ def test_explain_says_what_would_be_done(
     ("words", "message"),
     [
         (["--on", "t:ts=abc"], "not a duration"),
+        (["--on", "t:ts=1h-30min"], "'1h-30min' is not a duration; write text such as"),
+        (["--on", "t:ts=5mss"], "not a duration"),
         (["--on", "t:ts=10"], "--on 't:ts=10': '10' has no unit"),
         (["--on", "t:ts="], "--on 't:ts=': a limit is missing"),
         (["--on", "=1"], "--on '': a column's name is missing"),
