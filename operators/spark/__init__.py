@@ -1,4 +1,4 @@
-"""MatWin's joins on Spark: DataFrames in, a lazy DataFrame out.
+"""MatWin's joins on Spark: DataFrames in, a DataFrame out.
 
     frames ──▶ look at the data ──▶ strips ──▶ one shuffle ──▶ embedded operators in the executors
 

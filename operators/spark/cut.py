@@ -121,18 +121,11 @@ def _salted(group: Group, strip: int, salt: str) -> str:
 
 def is_finite(name: str, arrow: pa.DataType) -> str:
     """Whether a column's value is there, and is a number where it should be one."""
-    there = is_key(name, arrow)
-    if not pa.types.is_floating(arrow):
-        return there
-    return f"{there} AND abs({cast(name, pa.float64())}) <> CAST('Infinity' AS DOUBLE)"
-
-
-def is_key(name: str, arrow: pa.DataType) -> str:
-    """Whether a key can be equal to another: not null, not NaN."""
     there = f"{quoted(name)} IS NOT NULL"
     if not pa.types.is_floating(arrow):
         return there
-    return f"{there} AND NOT isnan({cast(name, pa.float64())})"
+    value = cast(name, pa.float64())
+    return f"{there} AND NOT isnan({value}) AND abs({value}) <> CAST('Infinity' AS DOUBLE)"
 
 
 def cast(name: str, arrow: pa.DataType) -> str:

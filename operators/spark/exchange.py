@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, MapType, StructType, VariantType
 
-from .cut import cast, hash_of, is_finite, is_key, parts_of, quoted
+from .cut import cast, hash_of, is_finite, parts_of, quoted
 from .frames import Frame, spark_type
 from .layout import ANCHOR, Layout, Reach
 from .slots import Slots
@@ -45,8 +45,7 @@ class Route:
     @property
     def usable(self) -> str:
         """Whether a row can match at all."""
-        tests = [is_finite(*attribute) for attribute in self.finite.items()]
-        tests += [is_key(*key) for key in self.keys.items()]
+        tests = [is_finite(*column) for column in (*self.finite.items(), *self.keys.items())]
         return " AND ".join(tests) or "TRUE"
 
 

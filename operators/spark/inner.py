@@ -6,7 +6,8 @@
 A score is what the orders say of a pair: one number for each attribute, and one more for each
 function.  A pair is among the best of all exactly when its scores are on the frontier of all pairs,
 and the frontier is tiny however many pairs tie on it; only scores go through the second stage.
-Spark shuffles the rows once and uses the exchange for both branches.
+Spark shuffles the rows once and uses the exchange for both branches, where it can; it need not, so
+what may differ when it is read again is pinned first.
 
 Orders that give no number (`subset`, a black box) are judged in one task.
 """
@@ -42,6 +43,7 @@ def best_of_all(prepared: Prepared) -> DataFrame:
     question: Question = prepared.question
     if has_black_boxes(question):
         return prepared.frame()  # in one part
+    prepared = prepared.settled()  # the frontier must be that of the very pairs it is to judge
     names = _score_names(question, prepared.output)
     columns = [StructField(name, LongType(), False) for name in names]
     pairs = prepared.mapped(Scored(), StructType([*prepared.output.fields, *columns]))

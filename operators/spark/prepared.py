@@ -1,6 +1,6 @@
 """A join that is asked for: its sides, how they may be divided, and what a task does.
 
-    arguments ──▶ Prepared ──plan──▶ strips (looks at the data) ──frame──▶ lazy DataFrame
+    arguments ──▶ Prepared ──plan──▶ strips (looks at the data) ──frame──▶ a DataFrame
                      └──explained──▶ the same as text
 
 Two-sided joins and window joins make one of these; everything that is Spark's follows from it.
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from matwin.keys import key_of_float, key_value
 
+from .again import doubt_of, pinned
 from .exchange import Exchange
 from .frames import Frame, arrow_schema, session_of
 from .layout import Layout, Number, Reach
@@ -60,6 +61,28 @@ class Prepared:
     may_salt: bool = True
     can_sort: bool = False
     """Whether the operator itself sorts rows that fit its memory, faster than Spark does."""
+    is_settled: bool = False
+    """Whether its frames give the same rows however often they are read."""
+
+    @cached_property
+    def doubts(self) -> dict[str, str]:
+        """The sides that may differ when they are read again, and what in their plan says so."""
+        if self.is_settled:
+            return {}
+        told = {
+            side: doubt_of(frame.frame, self.needed[side]) for side, frame in self.frames.items()
+        }
+        return {side: doubt for side, doubt in told.items() if doubt is not None}
+
+    def settled(self) -> Prepared:
+        """The same join on rows that may be read again: what could differ is pinned, in a job."""
+        if self.is_settled:
+            return self
+        # A frame that stands on several sides is pinned once.
+        pins = {id(self.frames[side].frame): self.frames[side].frame for side in self.doubts}
+        pins = {number: pinned(frame) for number, frame in pins.items()}
+        frames = {side: pins.get(id(f.frame), f.frame) for side, f in self.frames.items()}
+        return self.with_frames(frames)
 
     @cached_property
     def looked(self) -> Looked:
@@ -123,14 +146,15 @@ class Prepared:
         return tuple((*mine, (name, OWN)) for mine, name in zip(columns, names, strict=True))
 
     def with_frames(self, frames: Mapping[str, DataFrame]) -> Prepared:
-        """The same question on other rows with the same columns."""
+        """The same question on rows that are settled, with the same columns."""
         changed = {name: Frame.of(frame, name) for name, frame in frames.items()}
         routes = {
             name: replace(route, frame=changed[name])
             for name, route in self.exchange.routes.items()
         }
         exchange = replace(self.exchange, routes=routes)
-        return replace(self, frames=changed, exchange=exchange).planned(self.plan)
+        made = replace(self, frames=changed, exchange=exchange, is_settled=True)
+        return made.planned(self.plan)
 
     def planned(self, plan: Plan) -> Prepared:
         """The same join with a plan that is there already."""

@@ -14,12 +14,14 @@ A row's id is the hash of its side and of all that decides whether it matches.  
 numbering, which Spark would repeat differently after a failure; rows that agree in all of it match
 alike; and a row that is asked for by accident (two hashes that agree) is judged again by the second
 join.  Rows that match nothing are never shuffled, also where they come out unmatched.
+
+Rows are read twice.  Where that may give other rows (`again.py`), what was read first is pinned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -48,8 +50,10 @@ def shipped(prepared: Prepared) -> DataFrame:
     shipping = shipping_of(prepared)
     if shipping.ship == "full":
         return prepared.finish(prepared)
-    reduced, alone = _answered(prepared, requested(prepared), shipping)
-    asked_for = prepared.with_frames(reduced)
+    # What the first join asks for must be there when the rows are read again.
+    settled = prepared.settled()
+    reduced, alone = _answered(settled, requested(settled), shipping)
+    asked_for = settled.with_frames(reduced)
     return reduce(DataFrame.union, [asked_for.finish(asked_for), *alone])
 
 
@@ -65,7 +69,7 @@ def requested(prepared: Prepared) -> DataFrame:
         for name, frame in prepared.frames.items()
     }
     assert prepared.asking is not None
-    first = prepared.asking(narrow).planned(prepared.plan)
+    first = replace(prepared.asking(narrow), is_settled=True).planned(prepared.plan)
     outputs = tuple(prepared.renamed(name, ids[name]) for name in prepared.frames)
     if first.finish is not Prepared.frame:
         return _ids_of(first.finish(first), outputs).distinct()

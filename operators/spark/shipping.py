@@ -57,11 +57,8 @@ def shipping_of(prepared: Prepared) -> Shipping:
     asked = prepared.options.ship
     if prepared.asking is None or not all(map(_has_ids, prepared.frames, repeat(prepared))):
         return Shipping("full", "nothing that Spark could hash tells which rows match")
-    if asked == "partial" and prepared.plan.rows:
-        plan = prepared.plan
-        chances = _chances(plan, prepared.looked.samples)
-        matching = sum(chances[side] * rows for side, rows in plan.rows.items())
-        return Shipping(asked, "as asked for", requests=matching)
+    if asked == "partial":
+        return _as_asked(prepared)
     if asked != "auto":
         return Shipping(asked, "as asked for")
     if not any(_has_payload(prepared, side) for side in prepared.frames):
@@ -74,7 +71,27 @@ def shipping_of(prepared: Prepared) -> Shipping:
         return Shipping(
             "full", f"about {format_size(int(most))} in all: too little to pay for more"
         )
+    if prepared.doubts:
+        return Shipping("full", f"partial reads twice, and {_doubted(prepared)}")
     return _cheaper(prepared, plan, samples)
+
+
+def _as_asked(prepared: Prepared) -> Shipping:
+    """Partial, though it may cost more; what may differ when it is read again is pinned."""
+    plan, reason = prepared.plan, "as asked for"
+    if prepared.doubts:
+        reason += f"; pinned on the executors first, because {_doubted(prepared)}"
+    if not plan.rows:
+        return Shipping("partial", reason)
+    chances = _chances(plan, prepared.looked.samples)
+    matching = sum(chances[side] * rows for side, rows in plan.rows.items())
+    return Shipping("partial", reason, requests=matching)
+
+
+def _doubted(prepared: Prepared) -> str:
+    """Which sides may differ, and why."""
+    told = ", ".join(f"{side} ({doubt})" for side, doubt in prepared.doubts.items())
+    return f"these may give other rows then: {told}"
 
 
 def _has_ids(side: str, prepared: Prepared) -> bool:

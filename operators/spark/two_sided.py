@@ -55,12 +55,13 @@ def bestmatch_join(
     ship: str = "auto",
     **options: Any,
 ) -> DataFrame:
-    """`matwin.bestmatch_join` on Spark: DataFrames in, a lazy DataFrame out.
+    """`matwin.bestmatch_join` on Spark: DataFrames in, a DataFrame out that is not yet computed.
 
-    `strips` is their number or their bounds (None: chosen from the data); `ship` says whether rows
-    are shuffled whole (``"full"``), or first without their payload and whole only where they match
-    (``"partial"``, which reads the sources twice: persist what would differ).  `memory` is the
-    budget of one task, 128 MiB unless it is given; `max_output_rows` is a limit for each task.
+    `strips` is their number or their bounds (None: chosen from the data, which a job of the call
+    looks at); `ship` says whether rows are shuffled whole (``"full"``), or first without their
+    payload and whole only where they match (``"partial"``).  That reads the sources twice, as
+    ``how="inner"`` does: what may differ then is pinned first, by a job of the call.  `memory` is
+    the budget of one task, 128 MiB unless it is given; `max_output_rows` a limit for each task.
     """
     prepared = prepare_bestmatch(
         left, right, on=on, how=how, by=by, orders=orders, keep_unmatched=keep_unmatched,
@@ -82,7 +83,7 @@ def epsilon_join(
     ship: str = "auto",
     **options: Any,
 ) -> DataFrame:
-    """`matwin.epsilon_join` on Spark: DataFrames in, a lazy DataFrame out.
+    """`matwin.epsilon_join` on Spark: DataFrames in, a DataFrame out that is not yet computed.
 
     Arguments and options are those of `matwin.spark.bestmatch_join`.
     """

@@ -48,7 +48,7 @@ def window_join(
     ship: str = "auto",
     **options: Any,
 ) -> DataFrame:
-    """`matwin.window_join` on Spark: DataFrames in, a lazy DataFrame out.
+    """`matwin.window_join` on Spark: DataFrames in, a DataFrame out that is not yet computed.
 
     `strips`, `ship` and `memory` are those of `matwin.spark.bestmatch_join`.
     """
