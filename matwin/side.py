@@ -123,7 +123,7 @@ class Side:
         names |= {key for key in self.keys if key in self.schema.names}
         mask: Bools | None = None
         for name in sorted(names):
-            valid = _has_value(batch.column(name), is_key=name not in self.given)
+            valid = _has_value(batch.column(name))
             if valid is not None:
                 mask = valid if mask is None else mask & valid
         return mask
@@ -193,11 +193,11 @@ def _dimension(column: str, attribute: Attribute) -> Dimension:
     return Dimension.of(pa.field(column, attribute.type), attribute.limits)
 
 
-def _has_value(column: pa.Array, *, is_key: bool) -> Bools | None:
-    """Where a column is not null, NaN or, unless it is a key, infinite; None: everywhere."""
+def _has_value(column: pa.Array) -> Bools | None:
+    """Where a column is not null, NaN or infinite; None: everywhere."""
     if pa.types.is_floating(column.type):
         values, valid = physical(column)
-        good = ~np.isnan(values) if is_key else np.isfinite(values)
+        good = np.isfinite(values)
         good = good if valid is None else good & valid
         return None if good.all() else good
     if column.null_count == 0:

@@ -8,8 +8,8 @@ Nothing here is fast or clever.  Numbers and times are compared as Python's inte
 ``lo <= right - left <= hi``.  A value is shown as a number where it can be (times as counts of
 their unit), so that rows are tuples that can be counted.
 
-A row can be eligible only when none of its keys is null or NaN and none of its join attributes is
-null, NaN or infinite.  Functions and black-box orders get numbers (times as counts), and Python's
+A row can be eligible only when none of its keys and none of its join attributes is null, NaN or
+infinite.  Functions and black-box orders get numbers (times as counts), and Python's
 own values for what is not a number.
 """
 
@@ -82,7 +82,7 @@ def _eligible(
         (i, j)
         for i in range(left.num_rows)
         for j in range(right.num_rows)
-        if all(ours[i] == theirs[j] and ours[i] not in (None, NAN) for ours, theirs in keys)
+        if all(ours[i] == theirs[j] and not _is_unfit(ours[i]) for ours, theirs in keys)
         and all(
             _is_near(ours[i], theirs[j], attribute)
             for attribute, (ours, theirs) in zip(question.attributes, values, strict=True)
@@ -270,7 +270,7 @@ KINDS: dict[str, pa.DataType] = {
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "text": (pa.string(), ["a", "b", "", None]),
     "int": (pa.int64(), [0, 7, 2**63 - 1, None]),
-    "float": (pa.float64(), [0.0, -0.0, 1.5, math.nan, None]),
+    "float": (pa.float64(), [0.0, -0.0, 1.5, math.nan, math.inf, None]),
     "bool": (pa.bool_(), [True, False, None]),
 }
 NAMES = ("t", "x", "y", "z")

@@ -288,3 +288,24 @@ def test_a_live_stream_up_to_the_last_whole_number(how: str) -> None:
         left, right, on={"t": (-10, -2)}, how=how, materialize="slab", max_delay="0s", **SMALL
     )
     assert found.read_all().num_rows == {"inner": 5, "left": 6, "full": 7, "anti": 1}[how]
+
+
+@pytest.mark.parametrize("options", [{}, {"materialize": "standard"}], ids=["memory", "pages"])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_infinite_keys_match_nothing(kind: Any, options: dict[str, Any]) -> None:
+    """Not even each other: they are rejected like null and NaN, and come out alone."""
+    keys = [float("inf"), float("-inf"), float("nan"), None, 1.0]
+    table = pa.table({"t": [1] * 5, "k": pa.array(keys, kind), "id": range(5)})
+    for how, rows in (("inner", 1), ("left", 5), ("full", 9), ("anti", 4)):
+        report = matwin.Report()
+        asked: dict[str, Any] = {"on": {"t": 0}, "by": "k", "how": how}
+        found = matwin.epsilon_join(table, table, **asked, report=report, **options).read_all()
+        assert found.num_rows == rows
+        assert (report.left.used, report.left.rejected, report.right.rejected) == (1, 4, 4)
+        assert matwin.verify(table, table, best=False, **asked).is_equal
+    report = matwin.Report()
+    windows: dict[str, Any] = {"time": "t", "windows": {("a", "b"): (0, 0)}, "by": "k"}
+    streams = {"a": table, "b": table}
+    assert matwin.window_join(streams, **windows, report=report, **options).read_all().num_rows == 1
+    assert report.streams["a"].rejected == 4
+    assert matwin.verify_window_join(streams, **windows).is_equal

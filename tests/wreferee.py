@@ -97,9 +97,9 @@ def _with_counts(asked: Asked, name: str) -> pa.Table:
         if pa.types.is_timestamp(column.type):
             kept = kept.set_column(at, column.name, kept[column.name].cast(pa.int64()))
     keep = np.array([time is not None for time in times], bool)
-    for key in asked.keys.get(name, ()):  # in DuckDB NaN equals NaN
+    for key in asked.keys.get(name, ()):  # in DuckDB NaN equals NaN, and infinity itself
         if pa.types.is_floating(table[key].type):
-            keep &= ~np.isnan(table[key].to_numpy())
+            keep &= np.isfinite(table[key].to_numpy())
     return kept.filter(pa.array(keep, pa.bool_()))
 
 

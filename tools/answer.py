@@ -164,17 +164,21 @@ def as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
 
 
 def _key_codes(left: pa.Table, right: pa.Table, key: KeyPair) -> tuple[pa.Array, pa.Array]:
-    """Numbers for the values of a key, the same for equal values; null for null and NaN."""
+    """Numbers for the values of a key, the same for equal values; null for what never matches."""
     chunks = [
         as_common(table[name].combine_chunks(), name, key.type)
         for table, name in ((left, key.left), (right, key.right))
     ]
-    values = pa.concat_arrays(chunks)
+    codes = codes_of(pa.concat_arrays(chunks))
+    return codes[: left.num_rows], codes[left.num_rows :]
+
+
+def codes_of(values: pa.Array) -> pa.Array:
+    """The same number for equal values of a key; null for those that never match."""
     if pa.types.is_floating(values.type):
         values = pc.add(values, 0.0)  # -0.0 + 0.0 is 0.0
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    codes = pc.dictionary_encode(values).indices
-    return codes[: left.num_rows], codes[left.num_rows :]
+        values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
+    return pc.dictionary_encode(values).indices
 
 
 # ── what Python is asked for ─────────────────────────────────────────────────────────────────

@@ -113,18 +113,18 @@ def _side_sql(question: Question, side: str, row: str) -> str:
         field = schema.field(getattr(key, side))
         value = value_sql(field, key.type) if is_numeric(key.type) else quoted(field.name)
         columns.append(f"{value} AS {side[0]}k{at}")
-        tests.append(fit_sql(field, "NOT isnan"))
+        tests.append(fit_sql(field))
     for at, attribute in enumerate(question.attributes):
         field = schema.field(getattr(attribute, side))
         columns.append(f"{value_sql(field, attribute.type)} AS {side[0]}{at}")
-        tests.append(fit_sql(field, "isfinite"))
+        tests.append(fit_sql(field))
     return f"SELECT {', '.join(columns)}\nFROM {side}_rows\nWHERE {' AND '.join(tests)}"
 
 
-def fit_sql(field: pa.Field, float_test: str) -> str:
+def fit_sql(field: pa.Field) -> str:
     """That a value can match at all; the test of a null float is not true either."""
     name = quoted(field.name)
-    return f"{float_test}({name})" if pa.types.is_floating(field.type) else f"{name} IS NOT NULL"
+    return f"isfinite({name})" if pa.types.is_floating(field.type) else f"{name} IS NOT NULL"
 
 
 def value_sql(field: pa.Field, common: pa.DataType) -> str:

@@ -20,12 +20,18 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from matwin.storage.columns import comparable, is_numeric
 from matwin.storage.errors import InputError
 
-from .answer import as_common, create_table, database_in_memory, largest_of, plain_table
+from .answer import (
+    as_common,
+    codes_of,
+    create_table,
+    database_in_memory,
+    largest_of,
+    plain_table,
+)
 from .window_question import Condition, Key, PlainQuestion
 from .window_sql import tuples_sql
 
@@ -98,10 +104,7 @@ def _key_codes(tables: list[pa.Table], key: Key) -> list[npt.NDArray[np.int64]]:
         as_common(table[name].combine_chunks(), name, key.type)
         for table, name in zip(tables, key.columns, strict=True)
     )
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, 0.0)  # -0.0 + 0.0 is 0.0
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    codes = pc.dictionary_encode(values).indices.fill_null(-1).to_numpy().astype(np.int64)
+    codes = codes_of(values).fill_null(-1).to_numpy().astype(np.int64)
     return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
 
 

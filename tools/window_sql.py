@@ -204,18 +204,18 @@ def _rows_sql(question: PlainQuestion, number: int, table: str, mark: str) -> st
     schema = question.schemas[number]
     time = schema.field(question.times[number])
     columns = [f"{value_sql(time, question.time_type)} AS {quoted(mark + 't')}"]
-    tests = [fit_sql(time, "isfinite")]
+    tests = [fit_sql(time)]
     for at, key in enumerate(question.keys):
         field = schema.field(key.columns[number])
         value = value_sql(field, key.type) if is_numeric(key.type) else quoted(field.name)
         columns.append(f"{value} AS {quoted(f'{mark}k{at}')}")
-        tests.append(fit_sql(field, "NOT isnan"))
+        tests.append(fit_sql(field))
     for at, near in enumerate(question.near):
         for column in (near.a, near.b):
             if column.stream == number:
                 field = schema.field(column.name)
                 columns.append(f"{value_sql(field, near.type)} AS {quoted(f'{mark}x{at}')}")
-                tests.append(fit_sql(field, "isfinite"))
+                tests.append(fit_sql(field))
     return f"SELECT *, {', '.join(columns)}\nFROM {table}\nWHERE {' AND '.join(tests)}"
 
 
