@@ -107,4 +107,6 @@ def _twice(first: Join, second: Join) -> Generator[Batches]:
     frontier = frontier_of_all(first)
     second.report.pages_read += first.report.pages_read
     second.report.pages_written += first.report.pages_written
+    for decision in first.report.decisions:
+        second.report.decide(f"first reading, for the frontier: {decision}")
     yield from on_frontier(second, frontier)

@@ -117,6 +117,8 @@ class Evaluation:
             trace=self._options.trace,
         ) as store:  # fmt: skip
             windows = {name: self._window(store, name) for name in self._sides}
+            form = windows["left"]
+            self._report.decide(f"{form.form} windows on pages, joined whenever rows have come")
             for at, arrivals in self._changes(store):
                 for name, rows in arrivals.items():
                     windows[name].append(rows)

@@ -105,6 +105,7 @@ class Loop:
         self._report = report
         self._store: Store | None = None
         self._is_live = any(feed.is_live for feed in feeds.values())
+        self._is_slabbed = False
         self._new_bytes = 0
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
@@ -118,6 +119,8 @@ class Loop:
     def run(self, on_rejected: OnRejected) -> Generator[Any]:
         """Everything the directions hand over, as soon as it is final."""
         try:
+            if self._is_live:
+                self._report.decide("live: judged with every batch while the windows fit memory")
             if self._options.wants_pages:
                 self._move_to_pages("asked for")
             while not all(feed.is_done for feed in self._feeds.values()):
@@ -126,6 +129,8 @@ class Loop:
                     yield from self._step()
                 if not self._has_room():
                     yield from self._made_room()
+            if self._store is None and not self._is_live and not self._is_slabbed:
+                self._report.decide("memory: everything fits, judged in one step")
             yield from self._step()
             self._report.is_done = True
             self._tell(always=True)
@@ -195,6 +200,9 @@ class Loop:
         is_large = any(windows.exceeds_offsets for windows in self._in_memory())
         if is_large or self._memory_needed() > self._limit // 2:
             self._move_to_pages("the windows do not fit the memory")
+        elif not self._is_live:
+            self._is_slabbed = True
+            self._report.decide("memory: slab by slab, what is final makes room for what comes")
 
     def _memory_needed(self) -> int:
         """What the windows in memory take, judging and output included."""
@@ -219,7 +227,7 @@ class Loop:
         for feed in self._feeds.values():
             if not feed.is_done and not feed.find_sorted():
                 return
-        self._report.decide("both inputs are sorted by the order attribute: joined slab by slab")
+        self._report.decide("both inputs are sorted by the order attribute")
 
     def _step(self) -> Iterator[Any]:
         """Judge what is final, then drop what nobody needs."""
@@ -275,7 +283,8 @@ class Loop:
         pa.default_memory_pool().release_unused()
         form = self._directions[0].windows
         assert isinstance(form, PagedDirection)
-        self._report.decide(f"pages: {why}; {form.probe.form} windows: {form.probe.reason}")
+        forms = {f"{w.form} windows: {w.reason}": None for w in (form.probe, form.base)}
+        self._report.decide(f"pages: {why}; {'; '.join(forms)}")
 
     def _announced(self, error: BudgetError) -> BudgetError:
         """The error with a budget that is enough for all rows, also those not read yet."""

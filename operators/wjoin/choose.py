@@ -31,6 +31,11 @@ class Choice:
     bounds: str
     reason: str
 
+    def on_pages(self, why: str, how: str) -> str:
+        """What is done instead of the algorithm once the windows are on pages."""
+        instead = "" if self.algorithm == "merge" else f", not {self.algorithm}: that is for memory"
+        return f"merge on pages{instead}; {why}; {how}"
+
     @property
     def is_hash(self) -> bool:
         """Whether rows are found by their key's chain."""

@@ -50,7 +50,7 @@ class GatheredPages:
     def reason(self) -> str:
         """What the windows are, and why."""
         how = "range by range of keys or " if self._is_cut else ""
-        return f"inputs are finite: sorted runs on pages, joined at the end {how}page by page"
+        return f"inputs are finite: sorted runs, joined at the end {how}page by page"
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Gather rows; the stream with the most of them writes when the share is used up."""

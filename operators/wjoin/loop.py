@@ -101,7 +101,8 @@ class WindowLoop:
     def run(self) -> Generator[pa.RecordBatch]:
         """All tuples as output rows, as soon as they are found."""
         self._report.budget_bytes = self._options.budget_bytes
-        self._report.decide(self._choice.reason)
+        if not self._options.wants_pages:
+            self._report.decide(self._choice.reason)
         try:
             for inbox in self._inboxes.values():
                 inbox.start()
@@ -260,7 +261,7 @@ class WindowLoop:
             )  # fmt: skip
         self._engine = paged
         self._output.divide(1 if self._is_live else options.workers)
-        self._report.decide(f"pages: {why}; {paged.reason}")
+        self._report.decide(self._choice.on_pages(why, paged.reason))
         for number, is_new, batches in engine.pour():
             while batches:
                 batch = batches.pop(0)
