@@ -140,6 +140,25 @@ def test_the_scrubber_moves_the_matrix(browser: Any, walk: Path) -> None:
         assert abs(cursor(page) - len(events) / 2) < len(events) / 10
 
 
+def test_the_badge_agrees_with_the_plan(browser: Any, walk: Path) -> None:
+    """A plan of crabstep gallops at times; the badge then says both, and never another mode."""
+    events = Events.open(walk)
+    (told,) = walks(events)
+    seen = set()
+    with browsers.opened(browser, written(walk)) as page:
+        assert told.mode in page.locator("#walk option").first.text_content()
+        for place in [told.start, *events.places_of("mode").tolist()]:
+            seek(page, place)
+            mode = told.mode if place == told.start else events.why(place).split(":")[0]
+            expected = mode if mode == told.mode else f"{told.mode} plan, now {mode}"
+            badges = page.locator(".mode-badge").all_text_contents()
+            assert badges == [expected] * len(badges)
+            seen.add(expected)
+        seek(page, told.start - 1)
+        assert page.locator(".mode-badge").first.text_content() == "no mode"
+    assert len(seen) > 1
+
+
 def test_keys_step_by_event_and_by_load(browser: Any, walk: Path) -> None:
     events = Events.open(walk)
     loads = events.places_of("read").tolist()

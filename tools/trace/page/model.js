@@ -250,8 +250,8 @@ function stretchesOf(model, places) {
 function planAt(model, moment) {
   const owner = model.owner ? model.owner[moment] : -1;
   if (owner >= 0) return model.layouts[owner].mode;
-  const open = model.layouts.filter((walk) => walk.start <= moment && moment < walk.end);
-  return open.length ? open[open.length - 1].mode : null;
+  const last = upperBound(model.planStarts ??= model.layouts.map((walk) => walk.start), moment) - 1;
+  return last >= 0 && moment < model.layouts[last].end ? model.layouts[last].mode : null;
 }
 
 /** Plan and mode of a moment in a few words that fit each other. */
