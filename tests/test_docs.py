@@ -7,12 +7,17 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+
+from matwin.tools import cli
 
 README = Path(__file__).parent.parent / "README.md"
 PACKAGES = (
@@ -55,6 +60,28 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     space: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), space)
+
+
+def test_the_readmes_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the tables of its own examples, as files."""
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for block in [block for block in readme_blocks() if "pyspark" not in block]:
+        exec(compile(block, "README.md", "exec"), space)
+    tables = {name: space[name] for name in ("temperature", "humidity")} | space["cameras"]
+    for name, table in tables.items():
+        pq.write_table(table, f"{name}.parquet")
+    ran = [shlex.split(command)[1:] for command in readme_commands() if "spark" not in command]
+    assert {words[0] for words in ran} == {"join", "window-join", "trace"}
+    for words in ran:
+        assert cli.main(words) == 0, words
+
+
+def readme_commands() -> list[str]:
+    """The commands that stand in lines of their own, and those in the text that name files."""
+    text = README.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^    (matwin [a-z-]+ .*)$", text, re.M)
+    return lines + re.findall(r"`(matwin trace \w+ \w+\.trace[^`]*)`", text)
 
 
 def readme_blocks() -> list[str]:
