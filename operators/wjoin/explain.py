@@ -28,8 +28,10 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.explain import labelled, source_size
+from matwin.options import Options
 from matwin.storage.units import format_size
 
+from .choose import Choice
 from .constraints import Between
 from .join import asked, window_options
 from .question import WindowQuestion
@@ -62,9 +64,17 @@ def explain_window_join(
         lines += labelled(name, [source_size(source, column)])
     memory = f"{format_size(chosen.budget_bytes)} in pages of {format_size(chosen.page_bytes)}"
     lines += labelled("memory", [f"{memory}, {chosen.workers} threads"])
-    lines += labelled("plan", [choice.reason])
+    lines += labelled("plan", [_plan(choice, chosen)])
     lines += labelled("output", [", ".join(question.schema.names)])
     return "\n".join(lines)
+
+
+def _plan(choice: Choice, options: Options) -> str:
+    if options.wants_pages:
+        return choice.on_pages("trace, materialize or schedule ask for them", "sorted runs, merged")
+    if choice.algorithm == "merge":
+        return choice.reason
+    return f"{choice.reason}; where the windows do not fit the memory, merged on pages instead"
 
 
 def _closed(question: WindowQuestion) -> list[Between]:

@@ -29,6 +29,8 @@ class GatheredPages:
 
     is_step_due = False
     new_bytes = 0
+    joined = "nothing joined"
+    """How the runs were joined; known when that begins."""
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, store: Store, *,
@@ -49,8 +51,7 @@ class GatheredPages:
     @property
     def reason(self) -> str:
         """What the windows are, and why."""
-        how = "range by range of keys or " if self._is_cut else ""
-        return f"inputs are finite: sorted runs, joined at the end {how}page by page"
+        return "inputs are finite: sorted runs, joined at the end"
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Gather rows; the stream with the most of them writes when the share is used up."""
@@ -97,6 +98,7 @@ class GatheredPages:
         old = [self._part(i, is_new=False) for i in streams]
         new = [self._part(i, is_new=True) for i in streams]
         cut = self._cut(old, new) if self._is_cut else None
+        self.joined = "runs joined page by page" if cut is None else f"{len(cut[1])} ranges of keys"
         if cut is None:
             pool = self._store.pool
             yield from page_by_page(self._question, old, new, self._output, pool, self._bounds)

@@ -299,6 +299,8 @@ class WindowLoop:
         assert isinstance(engine, Slabs | LivePages | GatheredPages)
         self._report.steps += 1
         yield from engine.step(self._needed())
+        if isinstance(engine, GatheredPages):
+            self._report.decide(f"at the end: {engine.joined}")
         self._stepped_at = time.monotonic()
         self._count_pages()
         if self._store is not None:

@@ -81,6 +81,12 @@ def _asked(session: Any) -> dict[str, Any]:
     asked = {"time": "t", "windows": {("a", "b"): 4, ("b", "c"): matwin.then(3)}, "by": "k"}
     got = matwin.spark.window_join(streams, **asked, strips=[90, 180])
     found["window_join"] = same(got, matwin.window_join(tables, **asked))
+    drawn = session.range(200).selectExpr("id", "CAST(rand() * 500 AS LONG) AS x")
+    read = matwin.spark.epsilon_join(
+        drawn, drawn, on={"x": 1}, how="left", strips=[250], ship="partial"
+    )
+    ids = read.toArrow()["id_left"].to_pylist()  # each reading draws anew, unless it is pinned
+    found["random"] = len(set(ids)) == 200 and len(ids)
     found["explained"] = matwin.spark.explain(matwin.spark.epsilon_join, *frames, on={"t": 3})
     try:
         matwin.spark.epsilon_join(frames[0], right, on={"t": 3})
@@ -94,5 +100,5 @@ def test_all_joins_over_a_connection() -> None:
     assert "connect" in found.pop("client")
     assert "right: a Table is no Spark DataFrame" in found.pop("refused")
     assert "epsilon_join" in found.pop("explained")
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(rows > 0 for rows in found.values()), found
