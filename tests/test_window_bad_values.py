@@ -71,14 +71,12 @@ def test_nan_null_and_infinities_never_match(windows: Any, options: dict[str, An
 
 @each_keyed_way
 def test_keys_with_odd_floats(options: dict[str, Any]) -> None:
-    """Null and NaN keys are rejected; infinities equal themselves, and -0.0 is 0.0."""
+    """Null, NaN and infinite keys are rejected, and -0.0 is 0.0."""
     table = pa.table({"t": [0] * 6, "k": ODD, "i": range(6)})
     report = Report()
-    infinite = [(i, i, i) for i, k in enumerate(ODD) if k in (INF, -INF)]
-    found = tuples(table, table, table, by="k", report=report, **options)
-    assert sorted(found) == sorted(ZEROS + infinite)
+    assert tuples(table, table, table, by="k", report=report, **options) == ZEROS
     for counts in report.streams.values():
-        assert (counts.rows_in, counts.used, counts.rejected) == (6, 4, 2)
+        assert (counts.rows_in, counts.used, counts.rejected) == (6, 2, 4)
 
 
 @each_keyed_way

@@ -7,8 +7,7 @@
 A strategy draws the meaning first (``lo <= t_b - t_a <= hi`` in the finest unit of the times) and
 then a way to write it (a number, text, a timedelta, `then`, a path), so that nothing here reads the
 arguments as the join does.  Times are compared as Python's integers and floats.  A row whose time
-is null, NaN or infinite, or whose key is null or NaN, is in no tuple; neither is a null or NaN that
-a predicate looks at.  An infinite key equals itself, as in the joins of two sides.
+or key is null, NaN or infinite is in no tuple; neither is a null or NaN that a predicate looks at.
 """
 
 from __future__ import annotations
@@ -202,6 +201,6 @@ def _keys(asked: Asked, name: str) -> list[tuple[Any, ...]]:
 def _fit_rows(asked: Asked, name: str) -> list[bool]:
     times = times_of(asked)[name]
     return [
-        time is not None and not any(value in (None, NAN) for value in key)
+        time is not None and not any(map(_is_unfit, key))
         for time, key in zip(times, _keys(asked, name), strict=True)
     ]
