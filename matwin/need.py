@@ -27,10 +27,10 @@ from matwin.storage.pool import smallest_budget
 from matwin.storage.runs import BYTES_PER_ROW_MIN, sort_space
 from matwin.storage.units import format_size
 
-from .feed import BINARIES
 from .judge import Judge
 from .options import Options
 from .paging import FRAMES_TIGHT, bytes_of_pair, rest_min
+from .sizes import BINARIES
 
 HIDDEN_BYTES = 256
 """Columns and padding that a stored row has and the source's does not."""

@@ -259,7 +259,7 @@ KEYS: list[tuple[list[pa.DataType], list[Any]]] = [
     ([pa.int64(), pa.int32(), pa.int8()], [0, 7, -1, None]),
     ([pa.int64()], [2**63 - 1, 2**63 - 2, -(2**63), 0, None]),
     ([pa.uint64()], [2**64 - 1, 2**64 - 2, 2**63, 0, None]),
-    ([pa.float64()], [0.0, -0.0, 1.5, math.nan, LARGEST, None]),
+    ([pa.float64()], [0.0, -0.0, 1.5, math.nan, math.inf, LARGEST, None]),
     ([pa.bool_()], [True, False, None]),
     ([pa.binary()], [b"", b"\0", b"\0\0", None]),
 ]
