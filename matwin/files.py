@@ -18,6 +18,7 @@ files are meant), and CSV types that show only late: they come from the first 8 
 from __future__ import annotations
 
 import glob
+import io
 import os
 import re
 import stat
@@ -92,11 +93,11 @@ class Parquet(File):
 class Csv(File):
     """Text with a header line, perhaps compressed."""
 
-    def _opened(self, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
+    def _opened(self, text: Any, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
         delimiter = "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
         types = {} if self.schema is None else {f.name: f.type for f in self.schema}
         return pa_csv.open_csv(
-            pa.input_stream(self.path, compression="detect"),
+            text,
             # Without threads the rows are counted in messages, and no blocks are read ahead.
             read_options=pa_csv.ReadOptions(block_size=block_bytes, use_threads=False),
             # A quoted line break may fall on the edge of a block; looking for them costs nothing.
@@ -106,13 +107,17 @@ class Csv(File):
 
     def described(self) -> File:
         is_compressed = self.path.lower().endswith(_COMPRESSED)
-        with self._opened(CSV_SAMPLE_BYTES) as reader:
+        with self._text() as text, self._opened(_Head(text), CSV_SAMPLE_BYTES) as reader:
             size = None if is_compressed else self.size
             return replace(self, schema=reader.schema, bytes_hint=size)
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        with self._opened(CSV_BLOCK_BYTES, columns) as reader:
+        # Arrow reads 32 blocks ahead, so they are small.
+        with self._text() as text, self._opened(text, CSV_BLOCK_BYTES, columns) as reader:
             yield from reader
+
+    def _text(self) -> Any:
+        return pa.input_stream(self.path, compression="detect")
 
     def explained(self, error: str) -> str:
         named = re.sub(r"In CSV column #(\d+): ", self._column_name, error)
@@ -129,6 +134,23 @@ class Csv(File):
         names = self.schema.names if self.schema is not None else []
         number = int(match[1])
         return f"column {names[number]!r}: " if number < len(names) else match[0]
+
+
+class _Head(io.RawIOBase):
+    """The beginning of a text: the sample, and a block more to find the end of its last line.
+    Without an end Arrow would read 32 blocks ahead, 256 MiB, while it looks at the first."""
+
+    def __init__(self, text: Any) -> None:
+        self._text, self._left = text, 2 * CSV_SAMPLE_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._text.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
 
 
 class Ipc(File):

@@ -4,7 +4,7 @@
        │            types from the first lines, or declared
     t: timestamp[us, tz=UTC]   obj: string   x: double
 
-Types that are not declared come from up to `SAMPLE_LINES` lines: whole numbers, numbers, truth,
+Types that are not declared come from the first `SAMPLE_LINES` lines: whole numbers, numbers, truth,
 text, ISO 8601 days and moments, and what is nested.  Moments are counts or text, durations counts
 or text such as ``1500ms``, bytes are base64: as `sinks.py` writes them.
 
@@ -33,7 +33,7 @@ from matwin.reading import Source, sliced
 from matwin.storage.errors import InputError
 from matwin.storage.units import parse_duration
 
-SAMPLE_LINES = 1000
+SAMPLE_LINES, SAMPLE_BYTES = 1000, 2**22
 CHUNK_BYTES = 2**20
 SUFFIXES = (".jsonl", ".ndjson")
 
@@ -306,11 +306,13 @@ class JsonLinesFile(Source):
 
 def _head(path: str, where: str) -> list[Line]:
     found: list[Line] = []
+    size = 0
     with Path(path).open("rb") as file:
         for number, text in enumerate(file, start=1):
             line = line_of(text, number, where)
             if line is not None:
                 found.append(line)
-            if len(found) == SAMPLE_LINES:
+            size += len(text)
+            if len(found) == SAMPLE_LINES or size >= SAMPLE_BYTES:
                 break
     return found
