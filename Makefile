@@ -23,7 +23,7 @@ help: ## Show this menu
 
 demo: env-demo ## See it work: a year of flights and the weather before each
 	@mkdir -p build
-	@$(BIN)/matwin demo --output build/demo.html $(ARGS)
+	@$(BIN)/matwin demo --output build/demo.html --overwrite $(ARGS)
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)

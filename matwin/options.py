@@ -13,6 +13,7 @@ from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.machine import free_memory
 from matwin.storage.materialize import FORMS
 from matwin.storage.pool import smallest_budget
+from matwin.storage.trace import check_target
 from matwin.storage.units import (
     HOW_TO_WRITE,
     Duration,
@@ -54,6 +55,8 @@ class Options:
             path = getattr(self, name)
             if path is not None and not isinstance(path, str | os.PathLike):
                 raise InputError(f"{name}={path!r}: give a path")
+        if self.trace is not None:
+            check_target(Path(self.trace))
         if self.report is not None and not isinstance(self.report, Report):
             raise InputError(f"report={self.report!r}: give a matwin.Report()")
         if self.progress is not None and not callable(self.progress):

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from .errors import StoreError
+from .errors import InputError, StoreError
 
 TRACE_VERSION = 2
 EVENTS = (
@@ -47,6 +47,7 @@ EVENTS = (
 NO_MATE = ("", -1)
 Event = tuple[int, str, str, int, int, int, int, str, int, str]
 _FLUSH_EVERY = 8192
+_HEAD_BYTES = 8192
 _NAME = pa.dictionary(pa.int32(), pa.utf8())
 SCHEMA = pa.schema(
     [
@@ -109,6 +110,7 @@ class TraceFile:
     """Events into an Arrow IPC file; `settings` are kept in the file's schema."""
 
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
+        check_target(path)
         metadata = {"matwin.trace": str(TRACE_VERSION), **(settings or {})}
         try:
             self._sink = pa.OSFile(str(path), "wb")
@@ -192,6 +194,19 @@ class TraceFile:
             self._error = self._error or e
         if self._error is not None:
             raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
+
+
+def check_target(path: Path) -> None:
+    """Refuse to write a trace over anything but a trace: it may be what is about to be read."""
+    try:
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except (OSError, ValueError) as e:
+        raise StoreError(f"{path}: the trace can't be written: {e}") from e
+    if head and not (head.startswith(b"ARROW1") and b"matwin.trace" in head):
+        raise InputError(f"{path} is there already, and is no trace; name another file for it")
 
 
 def read_trace(path: Path) -> pa.Table:

@@ -41,7 +41,7 @@ LISTEN = """
 def written(trace: Path, output: Path | None = None) -> Path:
     """The page of a trace, written by the command."""
     output = output or trace.with_suffix(".html")
-    assert cli.main(["trace", "html", str(trace), "-o", str(output)]) == 0
+    assert cli.main(["trace", "html", str(trace), "-o", str(output), "--overwrite"]) == 0
     return output
 
 

@@ -4,6 +4,7 @@ import argparse
 import ast
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -174,7 +175,9 @@ def test_our_errors_are_one_line(
     assert streams.err == "matwin: error: column 't' is missing; name another\n"
 
 
-def test_an_interrupt_is_130_and_a_bug_stays_loud(command: types.ModuleType) -> None:
+def test_an_interrupt_is_130_and_a_bug_stays_loud(
+    command: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(args: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
@@ -184,8 +187,39 @@ def test_an_interrupt_is_130_and_a_bug_stays_loud(command: types.ModuleType) -> 
     command.run = interrupted  # type: ignore[attr-defined]
     assert cli.main(["bench", "try"]) == 130
     command.run = buggy  # type: ignore[attr-defined]
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["bench", "try"])
+    assert cli.main(["bench", "try"]) == 70, "1 is for DuckDB, who disagrees"
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])
+def test_what_the_system_refuses_is_one_line(
+    command: types.ModuleType, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def run(args: argparse.Namespace) -> int:
+        raise error
+
+    command.run = run  # type: ignore[attr-defined]
+    assert cli.main(["bench", "try"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("matwin: error: ") and err.count("\n") == 1 and len(err) > 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_breaks_off_once(command: types.ModuleType, number: int) -> None:
+    before, cleaned = signal.getsignal(number), []
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # while somebody cleans up
+            cleaned.append(True)
+        return 0
+
+    command.run = run  # type: ignore[attr-defined]
+    assert cli.main(["bench", "try"]) == 128 + signal.SIGTERM
+    assert cleaned == [True]
+    assert signal.getsignal(number) is before
 
 
 SPEAKER = """

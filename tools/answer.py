@@ -15,6 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -26,10 +27,13 @@ import pyarrow.compute as pc
 from matwin.attributes import Attribute, KeyPair
 from matwin.orders import Minimize, PartialOrder, Subset, Youngest
 from matwin.question import Question, distance_type
+from matwin.storage.alive import new_folder, sweep
 from matwin.storage.columns import cast_columns, comparable
 from matwin.storage.errors import InputError
 
 from .sql import best_sql, bucket_sql, eligible_sql, has_sql, pairs_sql
+
+_FOLDER = "matwin-verify-"
 
 
 def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
@@ -49,10 +53,12 @@ def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
 @contextmanager
 def database_in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that reaches no file but its own overflow, and no variable of ours by name."""
-    with tempfile.TemporaryDirectory(prefix="matwin-verify-") as folder:
+    base = Path(tempfile.gettempdir())
+    sweep(base, _FOLDER)
+    with new_folder(base, _FOLDER) as folder:
         database = duckdb.connect(config={
             "enable_external_access": "false", "python_enable_replacements": "false",
-            "temp_directory": folder,
+            "temp_directory": str(folder),
         })  # fmt: skip
         with database:
             database.execute("SET enable_progress_bar = false")

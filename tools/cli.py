@@ -8,14 +8,20 @@
 Only the module of the chosen command is imported, so `matwin --help` and `matwin --version` answer
 without loading Arrow or Numba.
 
-Exit codes: what `run` returns; 2 for bad usage and for every MatwinError, which is told in one line
-on stderr; 130 after Ctrl-C; 141 when the reader of our output has gone away, as a shell reports it.
-Any other exception is a bug of ours and keeps its traceback.
+Exit codes:
+    0        done
+    1        DuckDB finds other rows, and nothing else
+    2        bad usage, bad input, and what the system refuses (a full disk, no memory); one line on
+             stderr says what
+    70       a bug of ours, with its traceback
+    128 + n  ended by signal n: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP; 141 when the
+             reader of our output has gone away
 """
 
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,10 +29,13 @@ from typing import TypeAlias
 
 import matwin
 
+from .signals import Signals
+
 Words: TypeAlias = tuple[str, ...]
 Menu: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 EXIT_BAD_INPUT = 2
+EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -95,15 +104,22 @@ GROUPS: dict[Words, str] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        status = _run(words)
-        sys.stdout.flush()  # here, so that a closed pipe shows while it can still be handled
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _discard_stdout()
-        return EXIT_BROKEN_PIPE
-    return status
+    with Signals() as signals:
+        try:
+            status = _run(words)
+        except KeyboardInterrupt:
+            status = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            _discard_stdout()
+            status = EXIT_BROKEN_PIPE
+        except (OSError, MemoryError) as error:
+            status = _told(str(error) or "there is not enough memory")
+        except Exception:
+            # What a signal broke off may fail in its own way; that is no bug.
+            if not signals.number:
+                traceback.print_exc()
+            status = EXIT_BUG
+        return signals.code or status
 
 
 def _run(words: list[str]) -> int:
@@ -115,12 +131,27 @@ def _run(words: list[str]) -> int:
     # Not at the top of the file: the package of the errors may load Arrow.
     from matwin.storage.errors import MatwinError
 
+    _leave_signals_to_us()
     try:
         status: int = args.run(args)
     except MatwinError as error:
-        print("matwin: error:", " ".join(str(error).split()), file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return _told(str(error))
+    sys.stdout.flush()  # here, so that a closed pipe shows while it can still be handled
     return status
+
+
+def _told(problem: str) -> int:
+    """Say in one line what is wrong, however hostile the names in it are."""
+    from .trace.text import escaped
+
+    print("matwin: error:", escaped(" ".join(problem.split())), file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def _leave_signals_to_us() -> None:
+    # While it reads, Arrow puts a handler of its own in the place of ours.
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].enable_signal_handlers(False)
 
 
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -36,6 +36,7 @@ from matwin.storage.errors import InputError
 from .compare import shown as shown_rows
 from .join import shown as shown_summary
 from .join import summary_of
+from .outputs import check_outputs
 from .progress import Progress
 from .trace.events import Events
 from .trace.html import page_of, write_page
@@ -43,6 +44,7 @@ from .trace.text import escaped
 from .verify import verify
 
 ROWS_SHOWN = 8
+PAGE = Path("matwin-demo.html")
 HOUR = pa.timestamp("s", "UTC")
 FLIGHTS = ("time_hour", "minute", "dep_delay", "carrier", "flight", "origin", "dest")
 WEATHER = ("time_hour", "origin", "visib", "wind_speed", "precip", "temp")
@@ -73,16 +75,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", default="4MiB", help="memory for the join (4MiB)")
     parser.add_argument("--page-size", default="32KiB", help="size of a page (32KiB)")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("matwin-demo.html"), metavar="PAGE",
-        help="where the trace's page goes (matwin-demo.html); the trace goes beside it",
+        "-o", "--output", type=Path, metavar="PAGE",
+        help=f"where the trace's page goes ({PAGE}, made anew each time); the trace goes beside it",
     )  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Join, show and verify; 1 if DuckDB finds other rows."""
     if args.rows is not None and args.rows < 1:
         raise InputError(f"--rows {args.rows}: give a whole number from 1 on")
-    trace = args.output.with_suffix(".trace")
+    page = args.output or PAGE
+    trace = page.with_suffix(".trace")
+    overwrite = args.overwrite or args.output is None
+    check_outputs({"-o": page, "its trace": trace}, (), overwrite=overwrite)
     left, right = flights(args.rows), weather()
     print(f"{left.num_rows:,} flights, {right.num_rows:,} weather observations.\n\n{QUESTION}")
     found, summary = _joined(left, right, memory=args.memory, page_size=args.page_size, trace=trace)
@@ -90,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     print(shown_summary(summary))
     verdict = verify(left, right, result=found, **ASKED)
     print(f"DuckDB {verdict}\n")
-    _write_page(trace, args.output)
+    _write_page(trace, page)
     return 0 if verdict.is_equal else 1
 
 
@@ -126,7 +132,7 @@ def _is_repeated(found: pa.Table) -> pa.Array:
 
 def _write_page(trace: Path, page: Path) -> None:
     events = Events.open(trace)
-    write_page(page, page_of(events, trace.name))
+    write_page(page, page_of(events, trace.name), overwrite=True)
     print(f"What happened to each page, {len(events):,} events; open in a browser:")
     print(f"  {escaped(str(page.resolve()))}")
     print(f"or ask: matwin trace summary {escaped(str(trace))}")

@@ -5,9 +5,8 @@
     several on standard input     ─by a field of each line─┘
 
 An `Input` gives the lines that are there, nothing after at most `POLL_SECONDS`, or its end.  A pipe
-ends when its writers have closed it, a file when it is removed; everything ends when `stop` is set,
-which is what the first Ctrl-C does: what has been read is joined and written, and the second one
-breaks off.
+ends when its writers have closed it, a file when it is removed; everything ends with the first
+Ctrl-C: what has been read is joined and written, and the second one breaks off (`signals.py`).
 
 Invariants:
 * No call waits longer than `POLL_SECONDS`, so that a thread that reads can always be ended.
@@ -21,17 +20,15 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import stat
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +38,7 @@ from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
 from .jsonl import CHUNK_BYTES, Line, Reading, line_of, schema_of
+from .signals import Signals
 
 POLL_SECONDS = 0.05
 WAITING_MAX = 1_000_000
@@ -53,15 +51,15 @@ Take = Callable[[], "list[Line] | None"]
 class Input(ABC):
     """Bytes that come, as numbered lines."""
 
-    def __init__(self, fd: int, where: str, stop: threading.Event) -> None:
-        self.fd, self.where, self.stop = fd, where, stop
+    def __init__(self, fd: int, where: str, is_stopped: Callable[[], bool]) -> None:
+        self.fd, self.where, self.is_stopped = fd, where, is_stopped
         self._rest = b""
         self._number = 0
         self._is_over = False
 
     def take(self) -> list[Line] | None:
         """The lines that are there now; None at the end."""
-        if self._is_over or self.stop.is_set():
+        if self._is_over or self.is_stopped():
             self._close()
             return None
         try:
@@ -106,8 +104,8 @@ class PipeInput(Input):
 class FileInput(Input):
     """A file that grows, which ends when it is removed."""
 
-    def __init__(self, fd: int, where: str, stop: threading.Event) -> None:
-        super().__init__(fd, where, stop)
+    def __init__(self, fd: int, where: str, is_stopped: Callable[[], bool]) -> None:
+        super().__init__(fd, where, is_stopped)
         self._place = 0
 
     def read(self) -> bytes | None:
@@ -120,14 +118,14 @@ class FileInput(Input):
             raise InputError(f"{self.where} has become shorter while it was followed")
         if about.st_nlink == 0:
             return None
-        self.stop.wait(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
         return b""
 
 
-def input_of(path: str, name: str, stop: threading.Event) -> Input:
+def input_of(path: str, name: str, is_stopped: Callable[[], bool]) -> Input:
     """The input of a path or of standard input."""
     if path == STDIN:
-        return PipeInput(sys.stdin.fileno(), f"{name}: standard input", stop)
+        return PipeInput(sys.stdin.fileno(), f"{name}: standard input", is_stopped)
     where = f"{name}: file {path!r}"
     try:
         # Without blocking: a named pipe would wait for its writer, and so might the writer for us.
@@ -138,9 +136,9 @@ def input_of(path: str, name: str, stop: threading.Event) -> Input:
         raise InputError(f"{where} can't be opened: {e}") from e
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
-        return FileInput(fd, where, stop)
+        return FileInput(fd, where, is_stopped)
     if stat.S_ISFIFO(mode):
-        return PipeInput(fd, where, stop)
+        return PipeInput(fd, where, is_stopped)
     os.close(fd)
     raise InputError(f"{where} is neither a file nor a pipe")
 
@@ -203,21 +201,19 @@ class Divided:
                 )
 
 
-@dataclass
 class Following:
     """The sources of one command that grow, and the signals that end them."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    code: int = 0
-    """The exit code that a signal asks for."""
-    _handlers: dict[int, Any] = field(default_factory=dict)
-    _is_writing: bool = False
-    _is_broken_off: bool = False
+    def __init__(self) -> None:
+        self.signals = Signals(is_gentle=True)
+        self._is_over = False
+
+    def is_stopped(self) -> bool:
+        """Whether nothing more is to be read."""
+        return self._is_over or self.signals.number != 0
 
     def __enter__(self) -> Following:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._stopped)
+        self.signals.__enter__()
         return self
 
     def __exit__(
@@ -226,28 +222,8 @@ class Following:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self.stop.set()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _stopped(self, number: int, frame: FrameType | None) -> None:
-        self.code = 128 + number
-        if self.stop.is_set():
-            self._is_broken_off = True
-        self.stop.set()
-        if self._is_broken_off and not self._is_writing:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """While something is written that must be whole, no signal breaks it off."""
-        self._is_writing = True
-        try:
-            yield
-        finally:
-            self._is_writing = False
-        if self._is_broken_off:
-            raise KeyboardInterrupt
+        self._is_over = True
+        self.signals.__exit__(kind, error, at)
 
     def takes(self, files: Mapping[str, str], by: str | None) -> dict[str, Take]:
         """How the lines of each stream are had."""
@@ -261,11 +237,11 @@ class Following:
             raise InputError("--stream-field goes with streams on standard input, such as a=-")
         found: dict[str, Take] = {}
         if by is not None:
-            divided = Divided(input_of(STDIN, ", ".join(shared), self.stop), shared, by)
+            divided = Divided(input_of(STDIN, ", ".join(shared), self.is_stopped), shared, by)
             found |= {name: divided.of(name) for name in shared}
         for name, path in files.items():
             if name not in found:
-                found[name] = input_of(path, name, self.stop).take
+                found[name] = input_of(path, name, self.is_stopped).take
         return found
 
     def reading(
@@ -285,7 +261,7 @@ class Following:
             lines = take()
             if lines:
                 return lines
-            if self.stop.is_set():
+            if self.is_stopped():
                 raise KeyboardInterrupt
             if lines is None:
                 raise InputError(

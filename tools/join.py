@@ -24,13 +24,14 @@ import matwin
 from matwin.report import Report, SideReport
 from matwin.storage.units import format_size
 
+from .outputs import check_outputs
 from .progress import Progress
 from .sinks import format_of, write
 from .spark_words import check_engine, configure_spark, spark_module
 from .sql import sql_of
 from .trace.text import escaped
 from .verify import Verification, verify
-from .words import Asked, configure_options, configure_question
+from .words import Asked, configure_options, configure_question, outputs_of
 
 ROWS_SHOWN = 20
 EXACT_FILES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.explain:
         print(explained(asked))
         return 0
+    check_outputs(outputs_of(args), (args.left, args.right), overwrite=args.overwrite)
     started = time.monotonic()
     report = _joined(asked, args)
     seconds = time.monotonic() - started
@@ -83,7 +85,10 @@ def _joined(asked: Asked, args: argparse.Namespace) -> Report:
     report = Report()
     with Progress(is_wanted=not args.quiet) as progress:
         reader = asked.run(report=report, progress=progress.callback)
-        write(reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN)
+        write(
+            reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            overwrite=args.overwrite,
+        )  # fmt: skip
     return report
 
 

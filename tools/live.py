@@ -2,9 +2,9 @@
 
     reader ──batch──▶ format ──flush──▶ file or standard output, whole after every batch
 
-Unlike `sinks.write`, a file is written under its own name from the start, and what was in it is
-gone: a followed join has no end at which a complete file could take its place.  After each batch
-the file holds whole lines, or whole messages of an Arrow stream.
+Unlike `sinks.write`, a file is written under its own name from the start, and with ``--overwrite``
+what was in it is gone: a followed join has no end at which a complete file could take its place.
+After each batch the file holds whole lines, or whole messages of an Arrow stream.
 
 Left out: Parquet, which can't be read before its end is written, and tables for a terminal.
 """
@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .sinks import Csv, Ipc, JsonLines, Sink, Tsv, explained, format_of, to_stdout
+from .outputs import explained
+from .sinks import Csv, Ipc, JsonLines, Sink, Tsv, format_of, to_stdout
 
 
 class IpcStream(Ipc):
@@ -54,12 +55,14 @@ def write_live(
     out: str | None,
     kind: str,
     writing: Callable[[], AbstractContextManager[None]],
+    *,
+    overwrite: bool = False,
 ) -> int:
     """Write all rows, batch by batch; inside `writing` nothing is to be interrupted."""
     is_stdout = out is None or out == "-"
     name = "standard output" if is_stdout else str(out)
     rows = 0
-    with to_stdout(kind) if is_stdout else _opened(name) as file:
+    with to_stdout(kind) if is_stdout else _opened(name, overwrite=overwrite) as file:
         with explained(name), writing():
             # The formats flush after each batch where they write to standard output.
             sink = _SINKS[kind](file, reader.schema, True, 0)
@@ -77,11 +80,12 @@ def write_live(
 
 
 @contextmanager
-def _opened(out: str) -> Iterator[Any]:
+def _opened(out: str, *, overwrite: bool) -> Iterator[Any]:
     with explained(out):
         path = Path(out).expanduser().resolve()
         if path.is_dir():
             raise InputError(f"{out!r} is a folder; name a file in it")
-        file = path.open("wb")
+        is_kept = path.is_file() and not overwrite  # devices and pipes are written as they are
+        file = path.open("xb" if is_kept or not path.exists() else "wb")
     with file:
         yield file

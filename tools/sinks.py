@@ -1,11 +1,10 @@
 """Where results go: a file of some format, a pipe, or a table on the terminal.
 
-    reader ──batch by batch──▶ format ──▶ .result.csv.part beside it ──complete──▶ result.csv
+    reader ──batch by batch──▶ format ──▶ outputs.py ──complete──▶ result.csv
 
 Invariants:
 * At most one group of rows is in memory at a time.
-* A file appears under its name when it is complete and not before; what was there stays until then.
-  After an error there is no part of it left.
+* A file appears under its name when it is complete and not before (`outputs.py`).
 * Errors of the join that makes the rows pass unchanged.
 
 Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, and table, which
@@ -15,10 +14,7 @@ in; for standard output a table on a terminal and CSV in a pipe.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
 import shutil
 import sys
 from abc import ABC, abstractmethod
@@ -32,8 +28,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from matwin.storage.columns import cast_columns
-from matwin.storage.errors import InputError, MatwinError, StoreError
+from matwin.storage.errors import InputError
 
+from .outputs import explained, is_regular, written
 from .plain import csv_batch, csv_type, json_rows, shown_rows
 from .trace.text import cut, escaped, table
 
@@ -56,13 +53,17 @@ def write(
     *,
     format: str | None = None,
     max_rows_shown: int = 20,
+    overwrite: bool = False,
 ) -> int:
-    """Write all rows to a file or to standard output (None or "-"); how many there were."""
+    """Write all rows to a file or to standard output (None or "-"); how many there were.
+
+    A file that is there already is replaced only where `overwrite` says so.
+    """
     kind = format_of(out, format)
     is_stdout = out is None or out == "-"
     name = "standard output" if is_stdout else str(out)
     rows = 0
-    with to_stdout(kind) if is_stdout else _to_file(name) as file:
+    with to_stdout(kind) if is_stdout else _to_file(name, overwrite=overwrite) as file:
         with explained(name):
             sink = _SINKS[kind](file, reader.schema, is_stdout, max_rows_shown)
         try:
@@ -316,43 +317,6 @@ def to_stdout(kind: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _to_file(out: str) -> Iterator[Any]:
-    """A file that takes its name when it is complete."""
-    with explained(out):
-        path = Path(out).expanduser().resolve()
-        if path.is_dir():
-            raise InputError(f"{out!r} is a folder; name a file in it")
-        is_device = path.exists() and not path.is_file()  # /dev/null must not become a file
-        part = path.parent / f".matwin-{os.getpid()}-{secrets.token_hex(4)}.part"
-        file = path.open("wb") if is_device else part.open("xb")
-    try:
-        yield _Pipe(file) if is_device else file
-        with explained(out):
-            file.flush()
-            if not is_device:
-                os.fsync(file.fileno())
-                part.replace(path)
-    finally:
-        with suppress(OSError):  # what could not be written has been told
-            file.close()
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
-def explained(out: str) -> Iterator[None]:
-    try:
-        yield
-    except (MatwinError, BrokenPipeError):
-        raise
-    except FileNotFoundError as e:
-        raise InputError(f"{out!r}: its folder is not there; make it first") from e
-    except PermissionError as e:
-        raise InputError(f"{out!r} may not be written: {e.strerror}") from e
-    except pa.ArrowException as e:
-        raise InputError(f"{out!r} can't hold these rows, choose another format: {e}") from e
-    except ValueError as e:
-        raise InputError(f"{out!r} can't be written: {e}") from e
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(f"{out!r}: the disk is full; free some space and run again") from e
-        raise StoreError(f"{out!r} can't be written: {e}") from e
+def _to_file(out: str, *, overwrite: bool) -> Iterator[Any]:
+    with written(out, overwrite=overwrite) as file:
+        yield file if is_regular(file) else _Pipe(file)

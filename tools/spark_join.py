@@ -20,7 +20,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from matwin.spark import Meter, explain
-from matwin.spark.files import check_target, first_rows, read, written, written_format
+from matwin.spark.files import (
+    check_target,
+    first_rows,
+    local_path,
+    read,
+    written,
+    written_format,
+)
 from matwin.spark.frames import arrow_schema
 from matwin.spark.prepared import Prepared
 from matwin.spark.semijoin import shipped
@@ -31,6 +38,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
 
 from .follow import STDIN
+from .outputs import check_outputs
 from .sinks import Shown, format_of, to_stdout, write
 from .spark_words import MASTER
 from .trace.text import escaped
@@ -120,6 +128,10 @@ def _check_words(args: argparse.Namespace, paths: dict[str, str]) -> None:
             raise InputError(f"{name}: Spark can't read standard input; name a file or table:NAME")
     if _has_folder(args):
         written_format(args.output, args.format)
+        if not args.explain:
+            out = {"-o": local_path(args.output)}
+            words = map(local_path, paths.values())
+            check_outputs(out, words, overwrite=args.overwrite, is_folder=True)
     else:
         if args.overwrite:
             raise InputError("--overwrite goes with -o")

@@ -16,7 +16,7 @@ from matwin.storage.errors import InputError
 
 MASTER = "local[*]"
 SHIPS = ("auto", "full", "partial")
-_SPARKS = ("master", "conf", "strips", "ship", "input_format", "overwrite")
+_SPARKS = ("master", "conf", "strips", "ship", "input_format")
 _REFUSED = {
     "trace": "a trace belongs to one process; trace a part of the data without --engine spark",
     "verify": "DuckDB asks files in one process; run `matwin verify` with the same words on a part "
@@ -46,7 +46,6 @@ def configure_spark(parser: argparse.ArgumentParser) -> None:
     add("--ship", choices=SHIPS,
         help="shuffle rows whole (full), or first without payload (partial), or auto")  # fmt: skip
     add("--input-format", metavar="FORMAT", help="format of the inputs, where names don't say it")
-    add("--overwrite", action="store_true", help="replace what is at the output's place")
 
 
 def check_engine(args: argparse.Namespace) -> bool:

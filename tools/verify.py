@@ -22,8 +22,9 @@ from matwin.sources import Source, source_of
 
 from .answer import answer
 from .compare import Difference, compare
+from .outputs import check_outputs
 from .sql import sql_of
-from .words import Asked, configure_options, configure_question, question_of
+from .words import Asked, configure_options, configure_question, outputs_of, question_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
     if args.sql:
         print(sql_of(asked.question, args.left, args.right))
         return 0
+    inputs = filter(None, (args.left, args.right, args.result))
+    check_outputs(outputs_of(args), inputs, overwrite=args.overwrite)
     verdict = verify(
         asked.left, asked.right, best=asked.question.best, result=args.result,
         **asked.arguments, **asked.options,

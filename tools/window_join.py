@@ -34,6 +34,7 @@ from .follow import STDIN, Following
 from .join import EXACT_FILES, ROWS_SHOWN, summary_of
 from .jsonl import SUFFIXES
 from .live import live_format, write_live
+from .outputs import check_outputs
 from .progress import Progress
 from .sinks import format_of, write
 from .spark_words import check_engine, configure_spark, spark_module
@@ -50,8 +51,9 @@ from .window_words import (
     question_arguments,
     streams_of,
 )
-from .words import OPTIONS, configure_options
+from .words import OPTIONS, configure_options, outputs_of
 
+EXIT_INTERRUPTED = 130
 _MORE_OPTIONS = (*OPTIONS, "algorithm", "bounds", "max_delay")
 
 
@@ -81,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
         return code
     files = streams_of(args.streams)
     _check_words(args, files)
+    if not (args.sql or args.explain):
+        check_outputs(outputs_of(args), files.values(), overwrite=args.overwrite)
     if args.follow and not args.explain:
         return _run_followed(args, files)
     asked = Asked.of(args, files, Following())
@@ -94,7 +98,10 @@ def run(args: argparse.Namespace) -> int:
     report = Report()
     with Progress(is_wanted=not args.quiet) as progress:
         reader = asked.run(report=report, progress=_folding(progress))
-        write(reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN)
+        write(
+            reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            overwrite=args.overwrite,
+        )  # fmt: skip
     seconds = time.monotonic() - started
     verdict = _verified(asked, args) if args.verify else None
     _tell(args, _summary(report, seconds, verdict), verdict)
@@ -111,11 +118,13 @@ def _run_followed(args: argparse.Namespace, files: dict[str, str]) -> int:
             asked = Asked.of(args, files, following)
             with Progress(is_wanted=not args.quiet and not is_watched) as progress:
                 reader = asked.run(report=report, progress=_folding(progress))
-                write_live(reader, args.output, kind, following.writing)
+                write_live(
+                    reader, args.output, kind, following.signals.held, overwrite=args.overwrite
+                )
         except KeyboardInterrupt:
-            return following.code
+            return following.signals.code or EXIT_INTERRUPTED
     _tell(args, _summary(report, time.monotonic() - started, None), None)
-    return following.code
+    return following.signals.code
 
 
 def _check_words(args: argparse.Namespace, files: dict[str, str]) -> None:

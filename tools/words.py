@@ -72,6 +72,7 @@ def configure_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--scratch", metavar="FOLDER", help="where pages go that don't fit")
     group.add_argument("--threads", type=int, metavar="N", help="threads to use")
     group.add_argument("--trace", metavar="FILE", help="write what happened to each page")
+    group.add_argument("--overwrite", action="store_true", help="replace files that are there")
     group.add_argument("--max-output-rows", type=int, metavar="N", help="give up beyond N rows")
 
 
@@ -114,6 +115,11 @@ class Asked:
             self.left, self.right, **self.arguments, **self.options, **more
         )
         return reader
+
+
+def outputs_of(args: argparse.Namespace) -> dict[str, str | None]:
+    """The files that a command writes, by the option that names them."""
+    return {"-o": getattr(args, "output", None), "--trace": args.trace}
 
 
 def arguments_of(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -84,12 +85,27 @@ def written_format(path: str, format: str | None) -> str:
 
 def check_target(frames: Iterable[DataFrame], path: str) -> None:
     """Refuse to write over what is being read: Spark would remove it first."""
-    target = PurePosixPath(path if "://" in path else Path(path).resolve())
+    target = _real(local_path(path))
     for frame in frames:
         for file in frame.inputFiles():
-            source = PurePosixPath(file.removeprefix("file://") if "://" in file else file)
+            source = _real(local_path(unquote(file)))
             if source == target or target in source.parents:
                 raise InputError(f"{path!r} is being read; give -o another place")
+
+
+def local_path(path: str) -> str:
+    """The path without what says that it is on this machine.
+
+    >>> local_path("file:///data/a.parquet"), local_path("s3://data/a.parquet")
+    ('/data/a.parquet', 's3://data/a.parquet')
+    """
+    for prefix in ("file://", "file:"):
+        path = path.removeprefix(prefix)
+    return path
+
+
+def _real(path: str) -> PurePosixPath:
+    return PurePosixPath(path if "://" in path else Path(path).resolve())
 
 
 def written(frame: DataFrame, path: str, kind: str, *, overwrites: bool) -> int:

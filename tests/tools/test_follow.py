@@ -308,7 +308,7 @@ def test_bad_words_are_one_clear_line(
 def test_what_can_not_be_followed(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(InputError, match=name):
-        input_of(str(tmp_path / name), "a", threading.Event())
+        input_of(str(tmp_path / name), "a", lambda: False)
 
 
 # ── inputs ───────────────────────────────────────────────────────────────────────────────────
@@ -319,7 +319,7 @@ def pipe() -> Iterator[tuple[PipeInput, io.FileIO]]:
     """An input and what it reads from."""
     reading, writing = os.pipe()
     with io.FileIO(writing, "wb") as file:
-        yield PipeInput(reading, "pipe", threading.Event()), file
+        yield PipeInput(reading, "pipe", lambda: False), file
 
 
 def test_lines_come_whole(pipe: tuple[PipeInput, io.FileIO]) -> None:
@@ -338,12 +338,12 @@ def test_lines_come_whole(pipe: tuple[PipeInput, io.FileIO]) -> None:
 def test_a_stopped_input_has_ended(pipe: tuple[PipeInput, io.FileIO]) -> None:
     lines, file = pipe
     file.write(b'{"a": 1}\n')
-    lines.stop.set()
+    lines.is_stopped = lambda: True
     assert lines.take() is None
 
 
 def test_a_file_that_shrinks_is_an_error(grows: Path) -> None:
-    lines = input_of(str(grows), "b", threading.Event())
+    lines = input_of(str(grows), "b", lambda: False)
     assert isinstance(lines, FileInput)
     assert len(lines.take() or ()) == 1
     os.truncate(grows, 3)
@@ -368,8 +368,8 @@ def test_signals_are_as_before_afterwards() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Following() as following:
         os.kill(os.getpid(), signal.SIGINT)
-        assert following.stop.is_set() and following.code == 130
-        with pytest.raises(KeyboardInterrupt), following.writing():
+        assert following.is_stopped() and following.signals.code == 130
+        with pytest.raises(KeyboardInterrupt), following.signals.held():
             os.kill(os.getpid(), signal.SIGINT)  # waits until what is written is whole
             is_whole = True
         assert is_whole

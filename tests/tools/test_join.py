@@ -119,7 +119,7 @@ def test_a_failed_join_leaves_the_old_output_alone(
     out = tmp_path / "out.csv"
     out.write_text("what was there")
     before = sorted(tmp_path.iterdir())
-    words = ["--pairs", "all", "--max-output-rows", "1", "-o", str(out)]
+    words = ["--pairs", "all", "--max-output-rows", "1", "-o", str(out), "--overwrite"]
     assert main(["join", *files, "--on", "t:ts=1h", *words]) == 2
     assert out.read_text() == "what was there"
     assert sorted(tmp_path.iterdir()) == before

@@ -203,7 +203,7 @@ def test_an_error_of_the_join_passes_and_leaves_what_was_there(
     path = tmp_path / name
     path.write_text("before")
     with pytest.raises(type(error)) as caught:
-        write(broken(error), str(path))
+        write(broken(error), str(path), overwrite=True)
     assert caught.value is error or str(caught.value) == str(error)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
@@ -374,7 +374,7 @@ def test_any_text_and_number_comes_back_from_json(
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     table = pa.table(arrays, names=["text", "x", "n"])
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    write(reader(table), str(path))
+    write(reader(table), str(path), overwrite=True)
     lines = path.read_bytes().decode().split("\n")[:-1]
     found = [tuple(json.loads(line).values()) for line in lines]
     assert found == [(s, x if np.isfinite(x) else None, n) for s, x, n in rows]

@@ -132,7 +132,7 @@ def digest(text: str) -> str:
 def test_it_says_where_it_wrote(
     walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["trace", "html", str(walk)]) == 0
+    assert cli.main(["trace", "html", str(walk), "--overwrite"]) == 0
     assert str(walk.with_suffix(".html")) in capsys.readouterr().out
     output = written(walk, tmp_path / "page.html")
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
@@ -161,7 +161,7 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(walk: Path, tmp_path: Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        command.write_page(output, pieces())
+        command.write_page(output, pieces(), overwrite=True)
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     assert output.read_text() == "old"
 

@@ -251,7 +251,7 @@ def test_bad_streams_are_one_clear_line(
 def test_a_failed_join_leaves_the_old_output_alone(files: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("what was there")
-    words = [*TIME, "--window", "1h", "--max-output-rows", "1", "-o", str(out)]
+    words = [*TIME, "--window", "1h", "--max-output-rows", "1", "-o", str(out), "--overwrite"]
     assert main(["window-join", *files, *words]) == 2
     assert out.read_text() == "what was there"
 

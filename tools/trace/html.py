@@ -12,7 +12,7 @@ A trace may come from anybody, so nothing in it can become active:
 * data comes as base64, and the little JSON beside it is ASCII without ``<``, ``>`` and ``&``;
 * the script writes names as text only, never as markup; the policy forbids that as well.
 
-The page is written beside its name and then renamed, so that there is never half of one.
+There is never half of a page: `outputs.py` gives it its name when it is complete.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from matwin.storage.errors import InputError, StoreError
 from matwin.storage.units import format_size
 
+from ..outputs import check_outputs, explained, written
 from .events import Events
 from .packed import Block, Packed, pack
 from .summary import summarize
@@ -54,15 +53,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="PAGE", help="where to write (default: FILE.html)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace a page that is there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
     events = Events.open(args.file)
     output = args.output or args.file.with_suffix(".html")
-    if output.exists() and output.samefile(args.file):
-        raise InputError(f"{escaped(str(output))} is the trace itself; name the page with -o")
-    size = write_page(output, page_of(events, args.file.name))
+    check_outputs({"-o": output}, [str(args.file)], overwrite=args.overwrite)
+    size = write_page(output, page_of(events, args.file.name), overwrite=args.overwrite)
     print(f"wrote {escaped(str(output))}: {format_size(size)}, {len(events):,} events")
     return 0
 
@@ -98,20 +97,13 @@ def embedded_json(value: object) -> str:
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def write_page(output: Path, pieces: Iterator[str]) -> int:
+def write_page(output: Path, pieces: Iterator[str], *, overwrite: bool) -> int:
     """Write the whole page or nothing; returns its size."""
-    part = output.with_name(f".{output.name}.{os.getpid()}.part")
-    try:
-        try:
-            with part.open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(pieces)
-            size = part.stat().st_size
-            part.replace(output)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as e:
-        reason = e.strerror or str(e)
-        raise StoreError(f"{escaped(str(output))}: the page can't be written: {reason}") from e
+    with written(output, overwrite=overwrite) as file:
+        size = 0
+        for piece in pieces:
+            with explained(str(output)):
+                size += file.write(piece.encode())
     return size
 
 

@@ -1,0 +1,198 @@
+"""Files that commands write: whole or not at all, and never over what they read.
+
+    -o out.csv ──check──▶ .matwin-3f….part, locked ──rows──▶ complete ──▶ out.csv
+                 │                     └── killed: the next run that writes here removes it
+                 └── an input, or there already without --overwrite: refused before anything is read
+
+Invariants:
+* A file appears under its name when it is complete and not before; what was there stays until then.
+* What is replaced hands down its mode; what is new follows the umask.
+* Nothing is written to a name that somebody could have guessed, or through a link found there.
+* Devices and pipes are written as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from matwin.storage.alive import new_file, sweep
+from matwin.storage.errors import InputError, MatwinError, StoreError
+
+_PREFIX, _SUFFIX = ".matwin-", ".part"
+
+
+def check_outputs(
+    outputs: Mapping[str, str | Path | None],
+    inputs: Iterable[str],
+    *,
+    overwrite: bool,
+    is_folder: bool = False,
+) -> None:
+    """Refuse outputs that would destroy an input, each other, or a file that nobody gave up.
+
+    `outputs` are paths by their option, of files unless `is_folder`; `inputs` paths, folders and
+    globs.
+    """
+    given = {o: _real(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
+    reads = [(word, path) for word in inputs for path in _matched(word)] if given else []
+    for option, out in given.items():
+        about = _stat(out)
+        if about is not None and _is_special(about):
+            continue
+        for word, path in reads:
+            if _is_in(path, out, about):
+                raise InputError(f"{option} {outputs[option]!s:.200} is an input, by {word!r}; "
+                                 "name another file")  # fmt: skip
+        if about is not None and not overwrite and (is_folder or stat.S_ISREG(about.st_mode)):
+            raise _taken(f"{option} {outputs[option]!s}")
+        if list(given.values()).count(out) > 1:
+            raise InputError(f"{' and '.join(given)} name the same file; give each its own")
+
+
+def _taken(what: str) -> InputError:
+    return InputError(f"{what} is there already; --overwrite replaces it, or name another file")
+
+
+def _real(path: str | Path) -> Path:
+    try:
+        return Path(path).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as e:
+        raise InputError(f"{str(path)!r} is no path: {e}") from e
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
+def _is_special(about: os.stat_result) -> bool:
+    """A device, a pipe or a socket, which is written and not replaced."""
+    return not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode))
+
+
+def _matched(word: str) -> list[Path]:
+    """The files and folders on this machine that an input's word means."""
+    try:
+        path = Path(word).expanduser()
+        if os.path.lexists(path):
+            return [path]
+        return [Path(found) for found in glob.glob(str(path), recursive=True)]  # noqa: PTH207
+    except (OSError, ValueError, RuntimeError):
+        return []  # whoever reads it will say what is wrong
+
+
+def _is_in(path: Path, out: Path, about: os.stat_result | None) -> bool:
+    """Whether an input is the output, by this or any other name of it, or lies in its folder."""
+    found = _stat(path)
+    if found is not None and about is not None and os.path.samestat(found, about):
+        return True
+    return about is not None and stat.S_ISDIR(about.st_mode) and out in path.resolve().parents
+
+
+@contextmanager
+def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file that takes its name when it is complete; its own failures are explained."""
+    with explained(str(out)):
+        path = _real(out)
+        about = _stat(path)
+        if about is not None and stat.S_ISDIR(about.st_mode):
+            raise InputError(f"{str(out)!r} is a folder; name a file in it")
+        is_special = about is not None and _is_special(about)
+        if about is not None and not is_special and not overwrite:
+            raise _taken(repr(str(out)))
+    with _device(out, path) if is_special else _part(out, path, about, overwrite) as file:
+        yield file
+
+
+def is_regular(file: BinaryIO) -> bool:
+    """Whether an open file is one, and no device or pipe."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+
+
+@contextmanager
+def _device(out: str | Path, path: Path) -> Iterator[BinaryIO]:
+    with explained(str(out)):
+        file = path.open("wb")
+    try:
+        yield file
+        with explained(str(out)):
+            file.flush()
+    finally:
+        with suppress(OSError):  # what could not be written has been told
+            file.close()
+
+
+@contextmanager
+def _part(
+    out: str | Path, path: Path, about: os.stat_result | None, overwrite: bool
+) -> Iterator[BinaryIO]:
+    with explained(str(out)):
+        sweep(path.parent, _PREFIX, _SUFFIX)
+        # Until it is complete, only we may read what may replace something private.
+        mode = 0o666 if about is None else 0o600
+        descriptor, part = new_file(path.parent, _PREFIX, _SUFFIX, mode)
+    file = os.fdopen(descriptor, "wb")
+    try:
+        yield file
+        with explained(str(out)):
+            file.flush()
+            if about is not None:
+                _hand_down(descriptor, about)
+            os.fsync(descriptor)
+            _name(part, path, overwrite=overwrite)
+    finally:
+        part.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be written has been told
+            file.close()
+
+
+def _hand_down(descriptor: int, about: os.stat_result) -> None:
+    with suppress(OSError):  # only root gives files away
+        os.fchown(descriptor, about.st_uid, about.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(about.st_mode) & 0o777)
+
+
+def _name(part: Path, path: Path, *, overwrite: bool) -> None:
+    """Give the complete file its name; without `overwrite` only if it is still free."""
+    if overwrite:
+        part.replace(path)
+        return
+    try:
+        os.link(part, path)
+    except OSError as e:
+        if e.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        part.rename(path)  # a file system without links, where nobody can tell in time
+
+
+@contextmanager
+def explained(out: str) -> Iterator[None]:
+    """What goes wrong while something is written, as an error that says what to do."""
+    try:
+        yield
+    except (MatwinError, BrokenPipeError):
+        raise
+    except FileNotFoundError as e:
+        raise InputError(f"{out!r}: its folder is not there; make it first") from e
+    except FileExistsError as e:
+        raise _taken(repr(out)) from e
+    except PermissionError as e:
+        raise InputError(f"{out!r} may not be written: {e.strerror}") from e
+    except pa.ArrowException as e:
+        raise InputError(f"{out!r} can't hold these rows, choose another format: {e}") from e
+    except ValueError as e:
+        raise InputError(f"{out!r} can't be written: {e}") from e
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"{out!r}: the disk is full; free some space and run again") from e
+        raise StoreError(f"{out!r} can't be written: {e}") from e

@@ -1,0 +1,84 @@
+"""Signals that end a command: in order at first, and in any case if they keep coming.
+
+    first      a join or another command breaks off and cleans up; with --follow no more is read,
+               and what has been read is joined and written
+    second     --follow breaks off; otherwise nothing, because somebody is cleaning up
+    third      the kernel ends the process, as if there were no handler; what is left behind by
+               that, the next run removes
+
+A handler runs between any two steps of the main thread, also while it holds a lock, and inside
+another handler.  So it takes no lock: it sets plain numbers, and raises or does not.
+
+A signal that was ignored when we were started (nohup) stays ignored.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """The signals that came while a command ran; `is_gentle` lets the first only ask."""
+
+    def __init__(self, *, is_gentle: bool = False) -> None:
+        self.number = 0
+        self._times = 0
+        self._is_gentle = is_gentle
+        self._is_held = False
+        self._is_due = False
+        self._before: dict[int, Any] = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code that the signals ask for, 0 if none came."""
+        return 128 + self.number if self.number else 0
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in NUMBERS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        self._times += 1
+        if self._times == 2:
+            for each in self._before:
+                signal.signal(each, signal.SIG_DFL)
+        if self._times != 1 + self._is_gentle:
+            return
+        self._is_due = True
+        if not self._is_held:
+            raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Break off if a signal wants that: its exception may have been lost in a destructor."""
+        if self._is_due:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While something is written that must be whole, no signal breaks it off."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        self.check()
