@@ -115,8 +115,8 @@ def is_comparable(value: Any) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two keys are equal; null and NaN equal nothing."""
-    return one is not None and other is not None and bool(one == other)
+    """Whether two keys are equal; null, NaN and infinities equal nothing."""
+    return is_comparable(one) and is_comparable(other) and bool(one == other)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Tuples:
         if not is_comparable(self.times[last][rows[last]]):
             return False
         keys = [self.keys[last][k][rows[last]] for k in range(len(self.keys[last]))]
-        if any(key is None or key != key for key in keys):
+        if not all(map(is_comparable, keys)):
             return False
         if last and any(not is_same(self.keys[0][k][rows[0]], key) for k, key in enumerate(keys)):
             return False

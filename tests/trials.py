@@ -75,7 +75,7 @@ def _floats(chance: Random, sides: int) -> Kind:
     """Floats of both widths, now and then with whole numbers, which are compared as floats."""
     floats = [pa.float64(), pa.float64(), pa.float32()]
     types = [chance.choice(floats) for _ in range(sides)]
-    if chance.random() < 0.2:
+    if sides > 1 and chance.random() < 0.2:
         types[-1] = chance.choice([pa.int64(), pa.int32(), pa.uint64()])
     return Kind(tuple(types), (1,) * sides, 0, 0, is_float=True)
 
