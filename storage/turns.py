@@ -10,13 +10,11 @@ import os
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from .errors import StoreError
 
-S = TypeVar("S", bound=Any)
-T = TypeVar("T")
-P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Turn(threading.Condition):
@@ -45,12 +43,12 @@ class Turn(threading.Condition):
         return super().__enter__()
 
 
-def in_turn(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+def in_turn(method: F) -> F:
     """A method that runs while no other thread is in one of the same turn."""
 
     @wraps(method)
-    def called(self: S, *args: P.args, **options: P.kwargs) -> T:
+    def called(self: Any, *args: Any, **options: Any) -> Any:
         with self._turn:
             return method(self, *args, **options)
 
-    return called
+    return cast(F, called)

@@ -129,7 +129,7 @@ def work_together(folder: str, form: str, seed: int) -> list[int]:
 @pytest.mark.proof("threads on one store")
 @pytest.mark.parametrize("form", FORMS)
 def test_appends_and_commits_of_many_threads(tmp_path: Path, form: str) -> None:
-    for seed in range(campaign(4, 200)):
+    for seed in range(campaign(2, 200)):
         work_together(str(tmp_path / str(seed)), form, seed)
         tried()
 
