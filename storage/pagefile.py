@@ -18,7 +18,6 @@ shorter than the page size: LMDB puts 16 bytes before it and rounds up to whole 
 from __future__ import annotations
 
 import errno
-import shutil
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -174,14 +173,10 @@ class LmdbPageFile:
             return env
 
     def _opened_scratch(self) -> Environment:
-        folder = scratch_folder(self._scratch)
-        try:
-            with _owned(folder) as owner:
-                trust = Trust.of("checkpoint", boot="")
-                owner.write(trust, is_kept=False)
-                return self._environment(owner, trust)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with scratch_folder(self._scratch) as folder, _owned(folder) as owner:
+            trust = Trust.of("checkpoint", boot="")
+            owner.write(trust, is_kept=False)
+            return self._environment(owner, trust)
 
     def _environment(self, owner: Owner, trust: Trust) -> Environment:
         """A new file holds both records from the start; that either is missing later is damage."""

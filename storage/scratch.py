@@ -3,28 +3,20 @@
 LMDB needs a file system with working memory maps and locks.  Network and user-space file systems
 are refused by name, from the kernel's own mount table.
 
-A scratch folder's name says who made it:
-
-    matwin-<boot>-<pid namespace>-<pid>-<start of the process>-<random>
-
-A process that was killed while it made its folder leaves it behind.  Whoever makes the next one
-removes it, if its maker is known to be dead: the machine has started since, or the same namespace
-of processes has none of that number and start, and nobody holds the lock inside.  A folder of which
-that can't be told stays.
+A process that was killed while it made its scratch folder leaves it behind.  Whoever makes the next
+one in the same place removes it, once nobody holds the lock on it (``alive.py``).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from .alive import new_folder, sweep
 from .errors import StoreError
 
 _REFUSED = (
@@ -108,83 +100,30 @@ def os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Iter
 
 # ── scratch ──────────────────────────────────────────────────────────────────────────────────────
 
-_NAME = re.compile(r"matwin-([0-9a-z]{1,8})-(\d+)-(\d+)-(\d+)-\w+")
+SCRATCH = "matwin-scratch-"
 
 
-def scratch_folder(scratch: Path | None = None) -> Path:
-    """A new private folder for what nobody needs once the process has ended.
+@contextmanager
+def scratch_folder(scratch: Path | None = None, prefix: str = SCRATCH) -> Iterator[Path]:
+    """A new private folder for what nobody needs afterwards, gone at the end of the block.
 
     What dead processes have left of theirs in the same place is removed first.
     """
     base = scratch or Path(tempfile.gettempdir())
-    try:
-        if not base.is_dir():
-            raise StoreError(f"{base}: the scratch folder is missing; create it or name another")
-        refuse_network(base)
-        remove_left_over(base)
-        maker = "-".join(map(str, _maker()))
-        return Path(tempfile.mkdtemp(prefix=f"matwin-{maker}-", dir=base))
-    except StoreError:
-        raise
-    except OSError as e:
-        raise StoreError(f"{base}: no scratch folder can be made here: {e.strerror}") from e
-
-
-def remove_left_over(base: Path) -> list[str]:
-    """Remove the scratch folders of dead processes; their names."""
-    removed = []
-    with suppress(OSError), os.scandir(base) as entries:
-        for entry in entries:
-            found = _NAME.fullmatch(entry.name)
-            if found and _is_dead(*found.groups()) and _is_left(Path(entry.path)):
-                shutil.rmtree(entry.path, ignore_errors=True)
-                removed.append(entry.name)
-    return removed
-
-
-def _maker() -> tuple[str, int, int, int]:
-    """This process among all processes: boot, namespace, number, start."""
-    return boot_id()[:8], _namespace(), os.getpid(), _start_of(os.getpid())
-
-
-def _namespace() -> int:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return 0
-
-
-def _start_of(process: int) -> int:
-    """When a process started, in ticks since the machine did; 0 where there is no such process."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(text.rpartition(")")[2].split()[19])
-
-
-def _is_dead(boot: str, namespace: str, process: str, start: str) -> bool:
-    mine = _maker()
-    if 0 in mine or mine[0] == _UNKNOWN:
-        return False
-    if boot != mine[0]:
-        return True
-    return int(namespace) == mine[1] and _start_of(int(process)) != int(start)
-
-
-def _is_left(folder: Path) -> bool:
-    """Whether the folder is one of ours, and nobody holds the lock in it."""
-    try:
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            return False
-        with opened_private(folder / "owner", os.O_RDWR) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+    with ExitStack() as stack:
+        try:
+            if not base.is_dir():
+                raise StoreError(
+                    f"{base}: the scratch folder is missing; create it or name another"
+                )
+            refuse_network(base)
+            sweep(base, prefix)
+            folder = stack.enter_context(new_folder(base, prefix))
+        except StoreError:
+            raise
+        except OSError as e:
+            raise StoreError(f"{base}: no scratch folder can be made here: {e.strerror}") from e
+        yield folder
 
 
 def refuse_network(path: Path, mounts: str | None = None) -> None:
@@ -214,15 +153,12 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str | None:
     return best[1]
 
 
-_UNKNOWN = "unknown"
-
-
 def boot_id() -> str:
     """A name for the time since the machine started; what was not synced before it is void."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return _UNKNOWN
+        return "unknown"
 
 
 def free_bytes(descriptor: int) -> int:

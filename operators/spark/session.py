@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -106,18 +106,19 @@ def _prepare(master: str) -> None:
 
 def _linked(home: Path) -> str:
     """A folder of links to Spark's own: workers of a local cluster write their logs into it."""
-    folder = scratch_folder()
-    atexit.register(_remove, folder, os.getpid())
+    stack = ExitStack()
+    folder = stack.enter_context(scratch_folder(prefix="matwin-spark-"))
+    atexit.register(_close, stack, os.getpid())
     for entry in home.iterdir():
         if entry.name != "work":
             (folder / entry.name).symlink_to(entry)
     return str(folder)
 
 
-def _remove(folder: Path, process: int) -> None:
-    """Remove a folder in the process that made it: a forked child ends as well."""
+def _close(stack: ExitStack, process: int) -> None:
+    """Give up what a process has, in that process: a forked child ends as well."""
     if process == os.getpid():
-        shutil.rmtree(folder, ignore_errors=True)
+        stack.close()
 
 
 def _check_java() -> None:

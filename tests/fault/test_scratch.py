@@ -6,7 +6,6 @@ and its removal.  What it leaves is gone when the next process has spilled in th
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -17,8 +16,7 @@ from proofs import tried
 from support import ON, SCHEMA, Fate, campaign, each_in_fork, needs_root, rows, strace
 
 from matwin.storage import Store
-from matwin.storage import scratch as scratch_module
-from matwin.storage.scratch import remove_left_over, scratch_folder
+from matwin.storage.scratch import SCRATCH, scratch_folder
 
 pytestmark = pytest.mark.fault
 
@@ -61,59 +59,31 @@ def test_what_a_kill_leaves_is_removed(tmp_path: Path) -> None:
 
 
 def make_and_die(base: str) -> None:
-    scratch_folder(Path(base))
-    os.kill(os.getpid(), signal.SIGKILL)
+    with scratch_folder(Path(base)):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_folder_just_made(tmp_path: Path) -> None:
     (fate,) = each_in_fork(make_and_die, [[str(tmp_path)]])
     assert fate == Fate(signal.SIGKILL)
     (left,) = tmp_path.iterdir()
-    assert remove_left_over(tmp_path) == [left.name]
+    with scratch_folder(tmp_path) as folder:
+        assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+        assert folder.name != left.name
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whatever_may_be_alive_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = scratch_folder(tmp_path)
-    _, boot, namespace, *_ = mine.name.split("-")
-    dead = 2**22 + 1  # beyond the largest number of a process
-    stays = [
-        mine.name,
-        f"matwin-{boot}-{int(namespace) + 1}-{dead}-5-aaaaaaaa",  # of another container
-        "matwin-abcdefgh",  # says nothing of its maker
-        "matwin-verify-abcdefgh",
-        "somebody-elses",
-    ]
-    for name in stays[1:]:
-        (tmp_path / name).mkdir()
-    locked = tmp_path / f"matwin-{boot}-{namespace}-{dead}-5-locked"
-    locked.mkdir()
+def test_whatever_may_be_alive_stays(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.mkdir()
     (target / "file").touch()
-    link = tmp_path / f"matwin-{boot}-{namespace}-{dead}-5-link"
+    link = tmp_path / f"{SCRATCH}{'0' * 16}"
     link.symlink_to(target)
-    with (locked / "owner").open("w") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        assert remove_left_over(tmp_path) == []
-    assert remove_left_over(tmp_path) == [locked.name]
-    assert {path.name for path in tmp_path.iterdir()} == {*stays, "precious", link.name}
+    others = ["matwin-abcdefgh", "matwin-verify-abcdefgh", f"{SCRATCH}notes", "somebody-elses"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    with scratch_folder(tmp_path) as mine, scratch_folder(tmp_path) as second:
+        here = {path.name for path in tmp_path.iterdir()}
+        assert here == {*others, "precious", link.name, mine.name, second.name}
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "precious", link.name}
     assert (target / "file").exists()
-    monkeypatch.setattr(scratch_module, "boot_id", lambda: "unknown")
-    assert remove_left_over(tmp_path) == [], "who can't tell leaves it"
-
-
-def test_a_number_that_was_given_again(tmp_path: Path) -> None:
-    """The process that has the number now is another one: it started at another time."""
-    mine = scratch_folder(tmp_path)
-    *first, start, tail = mine.name.split("-")
-    other = tmp_path / "-".join([*first, str(int(start) + 1), tail])
-    other.mkdir()
-    assert remove_left_over(tmp_path) == [other.name]
-    assert [path.name for path in tmp_path.iterdir()] == [mine.name]
-
-
-def test_folders_of_an_earlier_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = scratch_folder(tmp_path)
-    monkeypatch.setattr(scratch_module, "boot_id", lambda: "f" * 36)
-    assert remove_left_over(tmp_path) == [mine.name]
