@@ -26,6 +26,7 @@ import pyarrow as pa
 from .ipc_layout import RECORDS, Malformed, Message, ReadAt, Records, messages, records_of
 from .reading import ROWS_PER_BATCH
 from .shares import ReadShare
+from .sizes import BINARIES
 from .spill import Spill
 
 UNPACK_BYTES = 2**18
@@ -46,11 +47,8 @@ def can_be_cut(data_type: pa.DataType) -> bool:
         return can_be_cut(data_type.value_type) if not _types.is_map(data_type) else _all(data_type)
     if _types.is_struct(data_type):
         return _all(data_type)
-    return (
-        _types.is_primitive(data_type)
-        or _types.is_decimal(data_type)
-        or (_types.is_fixed_size_binary(data_type))
-    )
+    tests = (_types.is_primitive, _types.is_decimal, _types.is_fixed_size_binary)
+    return any(test(data_type) for test in tests)
 
 
 def _all(data_type: pa.DataType) -> bool:
@@ -69,15 +67,15 @@ def _children(data_type: pa.DataType) -> list[pa.Field]:
 
 
 def _is_text(data_type: pa.DataType) -> bool:
-    return _types.is_string(data_type) or _types.is_binary(data_type) or _is_large(data_type)
+    return any(test(data_type) for test in BINARIES)
 
 
 def _is_large(data_type: pa.DataType) -> bool:
-    return _types.is_large_string(data_type) or _types.is_large_binary(data_type)
+    return bool(_types.is_large_string(data_type) or _types.is_large_binary(data_type))
 
 
 def _is_view(data_type: pa.DataType) -> bool:
-    return _types.is_string_view(data_type) or _types.is_binary_view(data_type)
+    return bool(_types.is_string_view(data_type) or _types.is_binary_view(data_type))
 
 
 def _is_list(data_type: pa.DataType) -> bool:
@@ -204,9 +202,9 @@ class Column:
         if _types.is_fixed_size_list(self.type):
             width = self.type.list_size
             return size + self.children[0].size(first * width, count * width)
-        if self.children:
+        if _types.is_struct(self.type):
             return size + sum(child.size(first, count) for child in self.children)
-        return size + count * self.type.bit_width // 8
+        return size + count * int(self.type.bit_width) // 8
 
     @property
     def _offset(self) -> np.dtype[Any]:
@@ -252,7 +250,7 @@ class Column:
         if _types.is_fixed_size_list(self.type):
             width = self.type.list_size
             return [], [self.children[0].read(first * width, count * width)]
-        if self.children or _types.is_struct(self.type):
+        if _types.is_struct(self.type):
             return [], [child.read(first, count) for child in self.children]
         if _types.is_boolean(self.type):
             return [self._bits(1, first, count)], None

@@ -65,7 +65,7 @@ class Spooled(Source):
 def _rows_at_a_time(schema: pa.Schema, portion_bytes: int) -> int:
     """How many rows to ask for; left to itself DuckDB hands over a million."""
     try:
-        width = sum(max(field.type.bit_width // 8, 1) for field in schema)
+        width = sum(max(int(field.type.bit_width) // 8, 1) for field in schema)
     except ValueError:  # a column of texts or lists
         return TEXT_ROWS
     return max(1, min(ROWS_PER_BATCH, portion_bytes // max(width, 1)))

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
+Int: TypeAlias = Any
 
-@njit(cache=True, nogil=True)  # type: ignore[misc]
-def longest(data):  # type: ignore[no-untyped-def]
-    at, longest = 0, 0
+
+@njit(cache=True, nogil=True)
+def longest(data: npt.NDArray[np.uint8]) -> int:
+    """The bytes of the longest text; at most all of them, whatever a length says."""
+    at: Int = 0
+    most: Int = 0
     while at + 4 <= len(data):
-        length = (
-            np.int64(data[at]) | np.int64(data[at + 1]) << 8 | np.int64(data[at + 2]) << 16
-            | np.int64(data[at + 3]) << 24
-        )  # fmt: skip
-        longest = max(longest, length)
+        length: Int = 0
+        for i in range(4):
+            length |= np.int64(data[at + i]) << (8 * i)
+        if length > most:
+            most = length
         at += 4 + length
-    return min(longest, len(data))
+    return min(most, len(data))
