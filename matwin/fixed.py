@@ -10,8 +10,10 @@ Time is no join attribute here; it only says how long a row counts (section 3.5.
 A pair that was dominated comes back when what dominated it has grown too old, so results can't be
 updated; every evaluation is a join of its own, and costs one.  `every` spaces them out.
 
-The windows are slabs in a store, on half of the budget; what fits is not written.  The join of an
-evaluation has the other half.
+The windows are in a store, on half of the budget; what fits is not written.  Rows go there as they
+come, also those that are later than what is evaluated next: only their times wait outside, and are
+counted.  The join of an evaluation has the other half.  Where half is too little for pages of the
+size asked for, pages are smaller.
 """
 
 from __future__ import annotations
@@ -24,19 +26,22 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.columns import INT64_MIN, Int64s, float_key, is_temporal, stored_dtype
-from matwin.storage.errors import InputError
+from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
-from matwin.storage.pool import smallest_budget
+from matwin.storage.pool import FRAMES_MIN, smallest_budget
 from matwin.storage.store import Store
-from matwin.storage.units import Tolerance
+from matwin.storage.units import Tolerance, format_size
 
 from .bestmatch import bestmatch_join
-from .feed import Feed
+from .feed import Feed, items_of
 from .finality import DONE, float_of
 from .joining import check_rows_out
-from .memory import Rows
+from .judge import Judge
+from .loop import PORTION_SHARE
+from .need import Need
 from .options import Options, options_of
+from .paged import TooManyTies
 from .question import Question
 from .report import Report
 from .side import Side
@@ -44,6 +49,7 @@ from .sources import Source, two_sources
 from .streams import Sorted, Stream, stream
 
 EVALUATED_AT = "evaluated_at"
+PAGE_MIN = 1 << 12
 
 
 def fixed_window_join(
@@ -85,7 +91,7 @@ def fixed_window_join(
         raise InputError(f"the result adds a column {EVALUATED_AT!r}; rename the one that is there")
     clock = Question.of(*schemas, on={time: period}, how="inner", best=False)
     evaluation = Evaluation(
-        clock, sources, arguments, options_of("fixed_window_join", options), every
+        clock, asked, sources, arguments, options_of("fixed_window_join", options), every
     )
     field = pa.field(EVALUATED_AT, clock.order.type, nullable=False)
     schema = pa.schema([field, *asked.schema])
@@ -96,8 +102,8 @@ class Evaluation:
     """Two windows over time, and a join of them for every change."""
 
     def __init__(
-        self, clock: Question, sources: dict[str, Source], arguments: dict[str, Any],
-        options: Options, every: Tolerance,
+        self, clock: Question, asked: Question, sources: dict[str, Source],
+        arguments: dict[str, Any], options: Options, every: Tolerance,
     ) -> None:  # fmt: skip
         self._clock = clock.order
         self._period = _span(clock.order.hi)
@@ -108,72 +114,104 @@ class Evaluation:
         self._sides = {name: Side.of(clock, name) for name in ("left", "right")}
         self._sources = sources
         self._last_evaluated: int | None = None
+        self._items = {name: items_of(source) for name, source in sources.items()}
+        sides = {name: Side.of(asked, name) for name in ("left", "right")}
+        self._need = Need(  # windows, and two more while sources are sorted
+            [Judge(asked, sides, name, "best") for name in sides],
+            budget_bytes=options.budget_bytes // 2, page_bytes=options.page_bytes,
+        )  # fmt: skip
+        self._pages_before = (0, 0)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The results of every evaluation, marked with its time."""
-        budget = max(self._options.budget_bytes // 2, smallest_budget(self._options.page_bytes))
-        with Store(
-            memory=budget, page_size=self._options.page_bytes, scratch=self._options.scratch,
-            trace=self._options.trace,
-        ) as store:  # fmt: skip
-            windows = {name: self._window(store, name) for name in self._sides}
-            form = windows["left"]
-            self._report.decide(f"{form.form} windows on pages, joined whenever rows have come")
-            for at, arrivals in self._changes(store):
-                for name, rows in arrivals.items():
-                    windows[name].append(rows)
-                    windows[name].expire_key(self._before(at), "older than the period")
-                if self._is_due(at):
-                    self._last_evaluated = at
-                    yield from self._evaluated(at, windows, schema)
+        self._report.budget_bytes = self._options.budget_bytes
+        try:
+            half, page = _halves(self._options)
+            with Store(
+                memory=half, page_size=page, scratch=self._options.scratch,
+                trace=self._options.trace,
+            ) as store:  # fmt: skip
+                windows = {name: self._window(store, name) for name in self._sides}
+                form = windows["left"].form
+                self._report.decide(f"{form} windows on pages, joined whenever rows have come")
+                for at in self._changes(store, windows):
+                    for window in windows.values():
+                        window.expire_key(self._before(at), "older than the period")
+                    if self._is_due(at):
+                        self._last_evaluated = at
+                        yield from self._evaluated(at, store, windows, schema)
+                self._count(store, Report())
+        except BudgetError as e:
+            raise self._announced(e) from e
         self._report.is_done = True
 
     def _window(self, store: Store, name: str) -> Window:
         side = self._sides[name]
         on = {side.grid.order.name: self._clock.limits}
-        return store.window(name, side.stored, on=on, materialize="slab")
+        return store.window(name, side.stored, on=on, materialize=self._options.materialize)
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────
 
-    def _changes(self, store: Store) -> Iterator[tuple[int, dict[str, pa.RecordBatch]]]:
-        """Every time at which rows come, ascending, with the rows."""
-        feeds = {name: self._feed(store, name) for name in self._sides}
-        waiting = {name: Rows(side.stored) for name, side in self._sides.items()}
-        while not all(feed.is_done for feed in feeds.values()):
+    def _changes(self, store: Store, windows: dict[str, Window]) -> Iterator[int]:
+        """Every time at which rows come, ascending, once all rows up to it are in the windows."""
+        feeds = [self._feed(store, name) for name in self._sides]
+        waiting: Int64s = np.empty(0, np.int64)
+        share = store.pool.budget_bytes // PORTION_SHARE
+        while not all(feed.is_done for feed in feeds):
             feed = min(
-                (feed for feed in feeds.values() if not feed.is_done), key=lambda f: f.frontier
+                (feed for feed in feeds if not feed.is_done),
+                key=lambda feed: (feed.is_silent, feed.frontier),
             )
-            portion = feed.read(lambda rows, size: rows)
+            portion = feed.read(lambda rows, size: max(1, share * rows // max(size, 1)))
+            if not feed.is_silent:
+                for other in feeds:
+                    other.is_silent = False
             if portion is not None:
-                waiting[feed.side.name].append(portion.rows, portion.keys, portion.size)
-            complete = min(feed.frontier for feed in feeds.values()) - 1
-            if complete >= INT64_MIN:
-                yield from self._by_time(waiting, min(complete, DONE - 1))
+                windows[feed.side.name].append(portion.rows)
+                more = np.union1d(waiting, portion.keys)
+                store.pool.take(more.nbytes - waiting.nbytes)
+                waiting = more
+            complete = min(min(feed.frontier for feed in feeds) - 1, DONE - 1)
+            count = int(np.searchsorted(waiting, complete, "right")) if complete >= INT64_MIN else 0
+            yield from waiting[:count].tolist()
+            store.pool.give_back(8 * count)
+            waiting = waiting[count:].copy()
 
     def _feed(self, store: Store, name: str) -> Feed:
         source = self._sources[name]
+        side, report = self._sides[name], getattr(self._report, name)
+        items = self._seen(self._items[name])
         if not isinstance(source, Stream):
-            source = self._sorted(store, source, name)
-        return Feed(source, self._sides[name], getattr(self._report, name), self._clock.limits)
-
-    def _sorted(self, store: Store, source: Source, name: str) -> Stream:
-        """A source as a stream by time, sorted by the store."""
-        rows = store.sort(source.batches(), source.schema, on=getattr(self._clock, name))
-        return replace(
-            stream(rows.batches(), schema=source.schema, order=Sorted()), name=source.name
-        )
-
-    def _by_time(
-        self, waiting: dict[str, Rows], last: int
-    ) -> Iterator[tuple[int, dict[str, pa.RecordBatch]]]:
-        ready = {name: rows.upto(last) for name, rows in waiting.items()}
-        batches = {name: rows.joined() for name, rows in ready.items()}
-        keys = {name: self._sides[name].order_keys(batch) for name, batch in batches.items()}
-        for at in np.unique(np.concatenate(list(keys.values()))).tolist():
-            yield (
-                at,
-                {name: batch.filter(pa.array(keys[name] == at)) for name, batch in batches.items()},
+            ordered = self._sorted(store, items, source, name)
+            source = replace(
+                stream(ordered, schema=source.schema, order=Sorted()), name=source.name
             )
+            items = items_of(source)
+        return Feed(source, side, report, self._clock.limits, items)
+
+    def _sorted(
+        self, store: Store, items: Iterator[Any], source: Source, name: str
+    ) -> Iterator[pa.RecordBatch]:
+        """A source by time, sorted by the store; its pages are given up once they are read."""
+        with store.sort(items, source.schema, on=getattr(self._clock, name)) as rows:
+            yield from rows.batches()
+
+    def _seen(self, items: Iterator[Any]) -> Iterator[Any]:
+        """The items, and a note of their widest row."""
+        for item in items:
+            if isinstance(item, pa.RecordBatch):
+                self._need.see(item)
+            yield item
+
+    def _announced(self, error: BudgetError) -> BudgetError:
+        """The error with a budget of which each half is enough for all rows, also the rest."""
+        for name, source in self._sources.items():
+            if not (isinstance(source, Stream) and source.is_live):
+                self._need.see_rest(self._items[name])
+        half = self._need.announced(error, has_ties=isinstance(error, TooManyTies))
+        smallest = 2 * half.smallest_bytes
+        told = f"windows and join have half of it each: give at least {format_size(smallest)}"
+        return BudgetError(f"{error}; {told} ({smallest} bytes)", smallest_bytes=smallest)
 
     def _before(self, at: int) -> int:
         """The order key of the oldest row that counts at this time."""
@@ -191,25 +229,55 @@ class Evaluation:
     # ── evaluations ──────────────────────────────────────────────────────────────────────────
 
     def _evaluated(
-        self, at: int, windows: dict[str, Window], schema: pa.Schema
+        self, at: int, store: Store, windows: dict[str, Window], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        rows = {
-            name: pa.RecordBatchReader.from_batches(
-                side.schema, _columns(windows[name].scan(), side.schema)
+        options, report = self._options, Report()
+        half, page = _halves(options)
+        rows = [
+            pa.RecordBatchReader.from_batches(
+                side.schema, _columns(windows[name].scan(upto_key=at), side.schema)
             )
             for name, side in self._sides.items()
-        }
-        budget = max(self._options.budget_bytes // 2, smallest_budget(self._options.page_bytes))
+        ]
         found = bestmatch_join(
-            rows["left"], rows["right"], memory=budget, page_size=self._options.page_bytes,
-            scratch=self._options.scratch, threads=self._options.threads, **self._arguments,
+            *rows, memory=half, page_size=page, scratch=options.scratch, threads=options.threads,
+            materialize=options.materialize, schedule=options.schedule, report=report,
+            **self._arguments,
         )  # fmt: skip
         self._report.steps += 1
         for batch in found:
             self._report.rows_out += batch.num_rows
-            check_rows_out(self._report, self._options)
+            check_rows_out(self._report, options)
+            self._count(store, report)
             times = _times(at, batch.num_rows, self._clock.type)
             yield pa.RecordBatch.from_arrays([times, *batch.columns], schema=schema)
+        self._count(store, report)
+        self._pages_before = (
+            self._pages_before[0] + report.pages_read,
+            self._pages_before[1] + report.pages_written,
+        )
+        for decision in report.decisions:
+            self._report.decide(decision)
+
+    def _count(self, store: Store, report: Report) -> None:
+        """What both halves have taken and read so far."""
+        own, counters = self._report, store.pool.counters
+        own.peak_bytes = max(own.peak_bytes, counters.bytes_peak + report.peak_bytes)
+        own.pages_read = self._pages_before[0] + counters.reads + report.pages_read
+        own.pages_written = self._pages_before[1] + counters.writes + report.pages_written
+
+
+def _halves(options: Options) -> tuple[int, int]:
+    """What the windows and a join have each, and the size of their pages."""
+    half = options.budget_bytes // 2
+    page = min(options.page_bytes, half // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
+    if page < PAGE_MIN:
+        raise BudgetError(
+            f"a budget of {format_size(options.budget_bytes)} is too small for windows and a join "
+            "of them",
+            smallest_bytes=smallest_budget(options.page_bytes),
+        )
+    return half, page
 
 
 def _columns(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -112,7 +112,10 @@ class Loop:
         self._watch = ProcessWatch(report)
         self._pages_before = (report.pages_read, report.pages_written)
         self._limit = options.budget_bytes
-        self._need = Need(options, [direction.judge for direction in directions])
+        self._need = Need(
+            [direction.judge for direction in directions],
+            budget_bytes=options.budget_bytes, page_bytes=options.page_bytes,
+        )  # fmt: skip
         self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         report.budget_bytes = options.budget_bytes
 

@@ -28,7 +28,6 @@ from matwin.storage.runs import BYTES_PER_ROW_MIN, sort_space
 from matwin.storage.units import format_size
 
 from .judge import Judge
-from .options import Options
 from .paging import FRAMES_TIGHT, bytes_of_pair, rest_min
 from .sizes import BINARIES
 
@@ -41,9 +40,10 @@ APPENDING = 2.5
 class Need:
     """What the rows of a join ask of the budget, so far."""
 
-    def __init__(self, options: Options, judges: Sequence[Judge]) -> None:
-        self._options = options
+    def __init__(self, judges: Sequence[Judge], *, budget_bytes: int, page_bytes: int) -> None:
         self._judges = judges
+        self._budget_bytes = budget_bytes
+        self._page_bytes = page_bytes
         self._row_bytes = 0
         self._rows = 0
 
@@ -61,7 +61,7 @@ class Need:
 
     def announced(self, error: BudgetError, *, has_ties: bool) -> BudgetError:
         """The error with the smallest budget that works for all these rows."""
-        ties = self._rows if has_ties or self._smallest(0) <= self._options.budget_bytes else 0
+        ties = self._rows if has_ties or self._smallest(0) <= self._budget_bytes else 0
         smallest = max(self._smallest(ties), error.smallest_bytes)
         if smallest <= error.smallest_bytes:
             return error
@@ -70,7 +70,7 @@ class Need:
 
     def _smallest(self, ties: int) -> int:
         """The smallest budget, if a row has so many best matches."""
-        page = self._options.page_bytes
+        page = self._page_bytes
         windows = 2 * len(self._judges)
         each = max(bytes_of_pair(judge) for judge in self._judges)
         row = self._row_bytes + HIDDEN_BYTES + (ties * each if len(self._judges) > 1 else 0)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
 from ..bounds import bound_key
-from ..columns import cast_columns, plain_type, result_type
+from ..columns import INT64_MAX, cast_columns, order_key, plain_type, result_type
 from ..errors import CorruptPage, InputError, StoreError
 from ..frame import Pinned
 from ..grid import Grid
@@ -245,10 +245,17 @@ class Window(ABC):
             )
         return self._pool.pin(ref.page_id, why)
 
-    def scan(self) -> Iterator[pa.RecordBatch]:
-        """All live rows, a page at a time, with the columns as they were appended."""
+    def scan(self, upto_key: int = INT64_MAX) -> Iterator[pa.RecordBatch]:
+        """All live rows, or those up to an order key, a page at a time, with the columns as they
+        were appended."""
         for ref in self.pages():
-            with self.read(ref, "scan") as batch:
+            if ref.fence.order_min > upto_key:
+                continue
+            with self.read(ref, "scan") as page:
+                batch = page
+                if ref.fence.order_max > upto_key:
+                    keys = order_key(page.column(self.grid.order.name))
+                    batch = page.filter(pa.array(keys <= upto_key))
                 if batch.num_rows:
                     yield cast_columns(batch, self.result_schema)
 

@@ -143,3 +143,65 @@ def test_a_full_join_works_at_every_budget_from_the_smallest_on(order: str, sche
         bags.append(as_bag(found.read_all()))
         tried()
     assert all(bag == bags[-1] for bag in bags)
+
+
+def fixed_windows(random: np.random.Generator) -> Callable[[int], Any]:
+    """A join of fixed time windows, as a function of its budget."""
+    width, order = str(random.choice(WIDTHS)), str(random.choice(("sorted", "unsorted")))
+    rows = random.integers(30, 300, 2)
+    left, right = (table(random, int(n), 200, width, order) for n in rows)
+    kind = str(random.choice(("table", "reader", "stream")))
+    options: dict[str, Any] = {"how": str(random.choice(BEST)), "by": random.choice((None, "k"))}
+    if random.random() < 0.5:
+        options["materialize"] = str(random.choice(("standard", "slab", "grid")))
+        options["schedule"] = str(random.choice(("gallop", "crabstep")))
+
+    def run(budget: int) -> Any:
+        report = Report()
+        sources = [as_source(rows, kind, order, 200) for rows in (left, right)]
+        found = matwin.fixed_window_join(
+            *sources, time="t", period=70, every=60, on={"x": 0.1}, memory=budget, page_size=PAGE,
+            report=report, **options,
+        )  # fmt: skip
+        bag = as_bag(found.read_all())
+        assert report.peak_bytes <= budget
+        return bag
+
+    return run
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(4, 300), deadline=None)
+@given(seed=st.integers(0, 2**32), budget=budgets)
+def test_fixed_windows(seed: int, budget: int) -> None:
+    works_or_says_what_does(fixed_windows(np.random.default_rng(seed)), budget)
+
+
+def test_a_fixed_window_join_takes_its_budget_once_and_does_what_is_asked() -> None:
+    """Windows, rows that wait and the join of an evaluation together stay within the budget."""
+    random = np.random.default_rng(3)
+    left, right = (table(random, 3000, 3000, "same", "sorted") for _ in range(2))
+    report = Report()
+    asked = {"time": "t", "period": 2000, "every": 2500, "on": {"x": 0.001}, "page_size": PAGE}
+    found = matwin.fixed_window_join(
+        left, right, memory=2 * SMALLEST, materialize="grid", schedule="crabstep", report=report,
+        **asked,
+    ).read_all()  # fmt: skip
+    assert as_bag(found) == as_bag(matwin.fixed_window_join(left, right, **asked).read_all())
+    assert 0 < report.peak_bytes <= report.budget_bytes == 2 * SMALLEST
+    assert report.pages_written > 0 and report.pages_read > 0
+    assert any("grid" in decision for decision in report.decisions)
+    assert any("crabstep" in decision for decision in report.decisions)
+
+
+def test_a_fixed_window_join_says_what_two_halves_need() -> None:
+    rows = pa.table({"t": [1, 2], "x": [0.5, 0.7]})
+
+    def run(budget: int) -> Any:
+        return matwin.fixed_window_join(
+            rows, rows, time="t", period=1, on={"x": 1.0}, memory=budget, page_size=PAGE
+        ).read_all()
+
+    with pytest.raises(BudgetError, match="half of it each") as told:
+        run(SMALLEST)
+    assert run(told.value.smallest_bytes).num_rows == 3
