@@ -39,7 +39,7 @@ from .finality import DONE, float_of
 from .joining import check_rows_out
 from .judge import Judge
 from .loop import PORTION_SHARE
-from .need import Need
+from .need import WalkNeed
 from .options import Options, options_of
 from .paged import TooManyTies
 from .question import Question
@@ -116,7 +116,7 @@ class Evaluation:
         self._last_evaluated: int | None = None
         self._items = {name: items_of(source) for name, source in sources.items()}
         sides = {name: Side.of(asked, name) for name in ("left", "right")}
-        self._need = Need(  # windows, and two more while sources are sorted
+        self._need = WalkNeed(  # windows, and two more while sources are sorted
             [Judge(asked, sides, name, "best") for name in sides],
             budget_bytes=options.budget_bytes // 2, page_bytes=options.page_bytes,
         )  # fmt: skip

@@ -45,7 +45,7 @@ from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish
 from .memory import MemoryDirection
-from .need import Need
+from .need import WalkNeed
 from .options import Options
 from .paged import PagedDirection, TooManyTies
 from .report import Report
@@ -112,7 +112,7 @@ class Loop:
         self._watch = ProcessWatch(report)
         self._pages_before = (report.pages_read, report.pages_written)
         self._limit = options.budget_bytes
-        self._need = Need(
+        self._need = WalkNeed(
             [direction.judge for direction in directions],
             budget_bytes=options.budget_bytes, page_bytes=options.page_bytes,
         )  # fmt: skip

@@ -13,6 +13,7 @@ Streams that are live have no end to look through: there it is the widest row so
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -23,8 +24,9 @@ import pyarrow.compute as pc
 
 from matwin.storage.columns import Int64s
 from matwin.storage.errors import BudgetError, MatwinError
+from matwin.storage.materialize.tail import smallest_for_row
 from matwin.storage.pool import smallest_budget
-from matwin.storage.runs import BYTES_PER_ROW_MIN, sort_space
+from matwin.storage.runs import BYTES_PER_ROW_MIN
 from matwin.storage.units import format_size
 
 from .judge import Judge
@@ -37,15 +39,18 @@ APPENDING = 2.5
 """Shares of the tail that a window takes beside it while rows are appended during a walk."""
 
 
-class Need:
+class Need(ABC):
     """What the rows of a join ask of the budget, so far."""
 
-    def __init__(self, judges: Sequence[Judge], *, budget_bytes: int, page_bytes: int) -> None:
-        self._judges = judges
+    def __init__(self, *, budget_bytes: int, page_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         self._page_bytes = page_bytes
         self._row_bytes = 0
         self._rows = 0
+
+    @abstractmethod
+    def _smallest(self, ties: int) -> int:
+        """The smallest budget, if a row has so many best matches."""
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Look at rows."""
@@ -59,6 +64,11 @@ class Need:
                 if isinstance(item, pa.RecordBatch):
                     self.see(item)
 
+    @property
+    def _row_max(self) -> int:
+        """The widest row as it is stored."""
+        return self._row_bytes + HIDDEN_BYTES
+
     def announced(self, error: BudgetError, *, has_ties: bool) -> BudgetError:
         """The error with the smallest budget that works for all these rows."""
         ties = self._rows if has_ties or self._smallest(0) <= self._budget_bytes else 0
@@ -68,14 +78,21 @@ class Need:
         told = f"for all rows, give at least {format_size(smallest)} ({smallest} bytes)"
         return BudgetError(f"{error}; {told}", smallest_bytes=smallest)
 
+
+class WalkNeed(Need):
+    """A join of two sides: tails of all windows, and a walk over pages of two of them."""
+
+    def __init__(self, judges: Sequence[Judge], *, budget_bytes: int, page_bytes: int) -> None:
+        super().__init__(budget_bytes=budget_bytes, page_bytes=page_bytes)
+        self._judges = judges
+
     def _smallest(self, ties: int) -> int:
-        """The smallest budget, if a row has so many best matches."""
         page = self._page_bytes
         windows = 2 * len(self._judges)
         each = max(bytes_of_pair(judge) for judge in self._judges)
-        row = self._row_bytes + HIDDEN_BYTES + (ties * each if len(self._judges) > 1 else 0)
+        row = self._row_max + (ties * each if len(self._judges) > 1 else 0)
         keys = max(len(judge.probe.grid.names) for judge in self._judges) + 1
-        tail = 4 * (windows + 1) * sort_space(1, row, keys)
+        tail = smallest_for_row(row, keys, windows)
         block = max(max(j.probe.bytes_per_row(), j.base.bytes_per_row()) for j in self._judges)
         frame = max(page, row) + (page // BYTES_PER_ROW_MIN) * block
         walk = FRAMES_TIGHT * frame + rest_min(each) + 4 * max(page, row)

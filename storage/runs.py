@@ -253,9 +253,9 @@ def merge_space(runs: Sequence[Sequence[PageRef]], fan_in: int, keys: int, page_
 def fan_in(pool: BufferPool, runs: Sequence[Sequence[PageRef]], keys: int) -> int:
     """How many runs can be merged at once in what the budget leaves free, at least two."""
     page_size = pool.file.page_size
-    frames_to_fill = 2 * page_size
-    room = pool.budget_bytes - pool.write_space - pool.held_bytes - frames_to_fill
     pinned = max(ref.size for run in runs for ref in run)
+    frames_to_fill = 2 * max(pinned, page_size)  # a row may be larger than a page
+    room = pool.budget_bytes - pool.write_space - pool.held_bytes - frames_to_fill
     ways = 2
     while ways < min(len(runs), FAN_IN_MAX) and (
         merge_space(runs, ways + 1, keys, page_size) + (ways + 1) * pinned <= room

@@ -34,6 +34,7 @@ from matwin.report import Report, StreamReport
 from matwin.shares import ReadShare
 from matwin.sources import Source
 from matwin.storage.columns import INT64_MIN
+from matwin.storage.errors import BudgetError
 from matwin.storage.store import Store
 from matwin.streams import Stream
 from matwin.watch import ProcessWatch
@@ -43,6 +44,7 @@ from .choose import Choice
 from .evaluate import Backward, Forward
 from .gathered import GatheredPages
 from .inbox import Bell, Inbox
+from .need import StreamsNeed
 from .needed import needed_from
 from .output import Output
 from .paged import LivePages
@@ -73,6 +75,9 @@ class WindowLoop:
         threads = options.workers if choice.algorithm == "merge" else 1
         self._output = Output(question, options.budget_bytes, threads)
         self._upper = question.constraints.bounds(choice.bounds)
+        self._need = StreamsNeed(
+            question, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
+        )
         self._store: Store | None = None
         self._engine: Engine = self._in_memory(threads)
         self._is_live = bool(self._inboxes)
@@ -113,6 +118,8 @@ class WindowLoop:
             yield from self._end()
             self._report.is_done = True
             self._tell(always=True)
+        except BudgetError as e:
+            raise self._announced(e) from e
         finally:
             self._close()
 
@@ -132,6 +139,7 @@ class WindowLoop:
         began = time.monotonic()
         self._started[number] = self._started[number] or began
         if portion is not None:
+            self._need.see(portion.rows)
             yield from self._engine.take(number, portion.rows, portion.size)
         yield from self._engine.advance(self._needed(), self._upto())
         yield from self._step_if_due()
@@ -312,6 +320,13 @@ class WindowLoop:
         if isinstance(self._engine, Slabs | LivePages | GatheredPages):
             self._has_room()
             yield from self._step()
+
+    def _announced(self, error: BudgetError) -> BudgetError:
+        """The error with a budget that is enough for all rows, also those not read yet."""
+        for feed in self._feeds:
+            if not feed.is_live:
+                self._need.see_rest(feed.rest())
+        return self._need.announced(error, has_ties=False)
 
     def _close(self) -> None:
         for inbox in self._inboxes.values():

@@ -25,6 +25,11 @@ from ..units import format_size
 PORTIONS_MAX = 64
 
 
+def smallest_for_row(size: int, keys: int, windows: int) -> int:
+    """The least budget in which so many windows can sort, merge and write a row of `size` bytes."""
+    return 4 * (windows + 1) * sort_space(1, size, keys)
+
+
 @dataclass(frozen=True, slots=True)
 class Portion:
     """Some rows, their order keys, and the bytes they are counted with."""
@@ -84,7 +89,7 @@ class Tail:
         """A row must be small enough to be sorted, merged and written within the budget."""
         space = sort_space(rows, size, len(self._grid.names) + 1)
         if space > self.limit // 2:
-            smallest = 4 * (self._pool.windows + 1) * space
+            smallest = smallest_for_row(size, len(self._grid.names) + 1, self._pool.windows)
             raise BudgetError(
                 f"a row of {format_size(size)} is too large for a budget of "
                 f"{format_size(self._pool.budget_bytes)}; the smallest that works is "

@@ -22,7 +22,7 @@ from support import campaign
 
 import matwin
 from matwin.report import Report
-from matwin.storage import BudgetError
+from matwin.storage import BudgetError, Store
 
 PAGE = 4096
 SMALLEST = 32 * PAGE
@@ -205,3 +205,70 @@ def test_a_fixed_window_join_says_what_two_halves_need() -> None:
     with pytest.raises(BudgetError, match="half of it each") as told:
         run(SMALLEST)
     assert run(told.value.smallest_bytes).num_rows == 3
+
+
+def window_join(random: np.random.Generator) -> Callable[[int], Any]:
+    """A window join of two or three streams, as a function of its budget."""
+    width, order = str(random.choice(WIDTHS)), str(random.choice(("sorted", "unsorted")))
+    most = 900 if width in ("none", "same") else 250
+    names = "abc"[: int(random.integers(2, 4))]
+    span = int(random.choice((most, 10 * most)))
+    tables = {n: table(random, int(random.integers(20, most)), span, width, order) for n in names}
+    kinds = ("table", "reader", "stream", "live" if width in ("none", "same") else "stream")
+    kind = str(random.choice(kinds))
+    options: dict[str, Any] = {"by": random.choice((None, "k"))}
+    if random.random() < 0.5:
+        options["materialize"] = str(random.choice(("standard", "slab", "grid")))
+    if kind != "live" and random.random() < 0.3:
+        options["algorithm"] = "backward-nested-loop"
+
+    def run(budget: int) -> Any:
+        report = Report()
+        sources = {n: as_source(rows, kind, order, span) for n, rows in tables.items()}
+        found = matwin.window_join(
+            sources, time="t", windows=span // 300 + 1, memory=budget, page_size=PAGE,
+            report=report, **options,
+        )  # fmt: skip
+        bag = as_bag(found.read_all())
+        assert report.peak_bytes <= budget
+        return bag
+
+    return run
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(8, 500), deadline=None)
+@given(seed=st.integers(0, 2**32), budget=budgets)
+def test_window_joins(seed: int, budget: int) -> None:
+    works_or_says_what_does(window_join(np.random.default_rng(seed)), budget)
+
+
+def store_steps(random: np.random.Generator) -> Callable[[int], Any]:
+    """Windows of a store that take rows, expire and are scanned, as a function of its budget."""
+    forms = random.choice(("standard", "slab", "grid"), int(random.integers(1, 4))).tolist()
+    # One width: a store knows the rows that it is given, not those to come.
+    rows = table(random, int(random.integers(50, 900)), 500, "none", "unsorted")
+    wide = ["w" * int(random.choice((1, 100, 3 * PAGE)))] * rows.num_rows
+    rows = rows.append_column("w", pa.array(wide)).slice(0, 60 if len(wide[0]) > PAGE else None)
+
+    def run(budget: int) -> Any:
+        with Store(memory=budget, page_size=PAGE) as store:
+            windows = [
+                store.window(f"w{i}", rows.schema, on={"t": 5, "x": 0.1}, materialize=form)
+                for i, form in enumerate(forms)
+            ]
+            for batch in rows.to_batches(max_chunksize=200):
+                for window in windows:
+                    window.append(batch)
+                    window.expire(50)
+                    window.settle()
+            return [as_bag(pa.Table.from_batches(w.scan(), schema=rows.schema)) for w in windows]
+
+    return run
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(8, 500), deadline=None)
+@given(seed=st.integers(0, 2**32), budget=budgets)
+def test_stores(seed: int, budget: int) -> None:
+    works_or_says_what_does(store_steps(np.random.default_rng(seed)), budget)
