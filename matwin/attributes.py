@@ -22,6 +22,7 @@ import pyarrow as pa
 from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Key
+from matwin.storage.names import listed
 from matwin.storage.units import Counts, Tolerance, in_units
 
 from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
@@ -133,7 +134,9 @@ def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         problem = "is not there" if not places else "stands there twice"
-        raise InputError(f"{side}: column {name!r} {problem}; the columns are {schema.names}")
+        raise InputError(
+            f"{side}: column {name!r} {problem}; the columns are {listed(schema.names)}"
+        )
     field = schema.field(places[0])
     return field.with_type(plain_type(field.type))
 

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.names import listed
 from matwin.storage.units import format_size
 
 from .ipc import batches as ipc_batches
@@ -313,7 +314,7 @@ def _common_schema(files: list[File], name: str) -> pa.Schema:
         if odd:
             raise InputError(
                 f"{where}: column {odd[0]!r} is not in all files of the list; {files[0].path!r} "
-                f"has {schema.names}, this one {file.schema.names}"
+                f"has {listed(schema.names)}, this one {listed(file.schema.names)}"
             )
         try:
             schema = pa.unify_schemas([schema, file.schema], promote_options="permissive")

@@ -21,6 +21,7 @@ import pyarrow as pa
 from matwin.storage.columns import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.layout import check_names, check_storable
+from matwin.storage.names import repeated
 from matwin.storage.units import Tolerance
 
 from .attributes import Attribute, KeyPair, attributes_of, keys_of
@@ -79,7 +80,7 @@ class Question:
     def _check_named_once(self) -> None:
         for side in ("left", "right"):
             names = [getattr(a, side) for a in (*self.attributes, *self.keys)]
-            twice = sorted({name for name in names if names.count(name) > 1})
+            twice = repeated(names)
             if twice:
                 raise InputError(f"{side}: {twice} are named twice among on= and by=")
 

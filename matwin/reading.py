@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.names import listed, repeated
 
 from .shares import ROOMY, ReadShare
 from .sizes import plain_bytes
@@ -60,10 +61,12 @@ class Source(ABC):
 
     def check_columns(self, columns: Sequence[str] | None) -> None:
         """Refuse names that are not there."""
+        known = set(self.schema.names)
         for column in columns or ():
-            if column not in self.schema.names:
+            if column not in known:
                 raise InputError(
-                    f"{self.name}: column {column!r} is not there; there are {self.schema.names}"
+                    f"{self.name}: column {column!r} is not there; there are "
+                    f"{listed(self.schema.names)}"
                 )
 
 
@@ -73,7 +76,7 @@ def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
         names = schema.names
     except UnicodeDecodeError as e:
         raise InputError(f"{where}: a column's name is not UTF-8") from e
-    doubles = sorted({name for name in names if names.count(name) > 1})
+    doubles = repeated(names)
     if doubles:
         raise InputError(f"{where}: column {doubles[0]!r} is there twice; rename one of them")
     return schema

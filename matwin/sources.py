@@ -256,10 +256,11 @@ def _peeked(items: Iterator[Any], head: list[Any], name: str) -> pa.Schema:
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
     """The batch under the source's schema, from which it may differ in nothing but notes."""
     theirs = checked_schema(batch.schema, where)
+    ours, its_names = set(schema.names), set(theirs.names)
     for name in [*schema.names, *theirs.names]:
-        if name not in theirs.names:
+        if name not in its_names:
             raise InputError(f"{where} lacks column {name!r}, which the source has")
-        if name not in schema.names:
+        if name not in ours:
             raise InputError(f"{where} has column {name!r}, which the source lacks")
         mine, its = schema.field(name).type, theirs.field(name).type
         if mine != its:

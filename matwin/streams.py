@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
+from matwin.storage.names import listed
 from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds
 
 from .shares import ReadShare
@@ -180,7 +181,7 @@ def stream(
     inner = _inner(source, promise, name or "stream", schema)
     if on is not None and on not in inner.schema.names:
         raise InputError(
-            f"{inner.name}: column {on!r} is not there; there are {inner.schema.names}"
+            f"{inner.name}: column {on!r} is not there; there are {listed(inner.schema.names)}"
         )
     is_live = isinstance(inner, Batches) if live is None else bool(live)
     return Stream(
@@ -244,7 +245,7 @@ class _ItemReader:
     def _rows(self, rows: Sequence[Mapping[str, Any]], where: str) -> pa.RecordBatch:
         if self.schema is None:
             raise InputError(f"{where} is a row; declare its columns with schema=")
-        names = self.schema.names
+        names = set(self.schema.names)
         for row in rows:
             for name in row:
                 if name not in names:

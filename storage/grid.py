@@ -47,6 +47,7 @@ from .columns import (
 )
 from .errors import InputError
 from .float_cells import SEAM, float_cells, float_reach
+from .names import listed
 from .units import Counts, Tolerance, limits_of
 
 NO_CELL = INT64_MAX
@@ -269,5 +270,5 @@ def _field(schema: pa.Schema, name: str) -> pa.Field:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         problem = "is not there" if not places else "stands there twice"
-        raise InputError(f"column {name!r} {problem}; the columns are {schema.names}")
+        raise InputError(f"column {name!r} {problem}; the columns are {listed(schema.names)}")
     return schema.field(places[0])

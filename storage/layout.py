@@ -39,6 +39,7 @@ from isal.isal_zlib import crc32  # zlib's CRC-32, at 11.7 GB/s instead of 3.7
 
 from .columns import Int64s, is_plain
 from .errors import CorruptPage, InputError
+from .names import listed, repeated
 from .ordering import group_starts, is_sorted
 
 MAGIC = b"MATWINPG"
@@ -281,9 +282,9 @@ def page_bytes(batch: pa.RecordBatch, keys: Sequence[Int64s]) -> int:
 
 def check_names(schema: pa.Schema) -> None:
     """Raise `InputError` for columns that can't be told apart."""
-    if len(set(schema.names)) != len(schema.names):
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-        raise InputError(f"columns {twice} stand twice; rename them")
+    twice = repeated(schema.names)
+    if twice:
+        raise InputError(f"columns {listed(twice)} stand twice; rename them")
 
 
 def check_storable(schema: pa.Schema) -> None:

@@ -31,6 +31,7 @@ from .layout import PageId
 from .manifest import pack_states, unpack_states
 from .materialize import FORMS, StandardWindow, Window, WindowState
 from .materialize.choose import ARRIVALS, choose
+from .names import listed
 from .pagefile import LmdbPageFile, PageFile
 from .pool import BufferPool
 from .replacer import Replacer
@@ -131,7 +132,9 @@ class Store:
         grid = Grid.of(schema, on, by)
         number, saved = self._saved.get(name) or (None, None)
         if saved is not None and saved.schema != schema:
-            raise InputError(f"window {name!r} was kept with other columns: {saved.schema.names}")
+            raise InputError(
+                f"window {name!r} was kept with other columns: {listed(saved.schema.names)}"
+            )
         if saved is not None and saved.grid != repr(grid):
             raise InputError(f"window {name!r} was kept with another grid: {saved.grid}")
         if saved and materialize == "auto":

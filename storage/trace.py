@@ -23,6 +23,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from .errors import InputError, StoreError
+from .names import listed
 
 TRACE_VERSION = 2
 EVENTS = (
@@ -237,4 +238,4 @@ def _check_version(path: Path, schema: pa.Schema) -> None:
             f"{path} is a trace of version {int(version)}; run again to make a new one"
         )
     if schema.names != SCHEMA.names or schema.types != SCHEMA.types:
-        raise StoreError(f"{path} says it is a trace, but its columns are {schema.names}")
+        raise StoreError(f"{path} says it is a trace, but its columns are {listed(schema.names)}")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.storage.columns import Int64s, is_temporal, stored_dtype
+from matwin.storage.names import listed
 
 from .trace.text import cut, escaped, table
 
@@ -85,7 +86,7 @@ def compare(
 
 def _columns_differ(ours: pa.Schema, theirs: pa.Schema) -> str:
     if ours.names != theirs.names:
-        return f"{ours.names} and {theirs.names}"
+        return f"{listed(ours.names)} and {listed(theirs.names)}"
     return ", ".join(
         f"{a.name!r} is {a.type} and should be {b.type}"
         for a, b in zip(ours, theirs, strict=True)

@@ -37,11 +37,11 @@ import matwin
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from .jsonl import CHUNK_BYTES, Line, Reading, line_of, schema_of
+from .jsonl import CHUNK_BYTES, Line, Reading, check_length, line_of, schema_of
 from .signals import Signals
 
 POLL_SECONDS = 0.05
-WAITING_MAX = 1_000_000
+WAITING_MAX, WAITING_BYTES_MAX = 1_000_000, 64 * 2**20
 STDIN = "-"
 
 Take = Callable[[], "list[Line] | None"]
@@ -53,7 +53,8 @@ class Input(ABC):
 
     def __init__(self, fd: int, where: str, is_stopped: Callable[[], bool]) -> None:
         self.fd, self.where, self.is_stopped = fd, where, is_stopped
-        self._rest = b""
+        self._rest: list[bytes] = []  # of a line that has not ended, unjoined until it has
+        self._rest_bytes = 0
         self._number = 0
         self._is_over = False
 
@@ -68,8 +69,15 @@ class Input(ABC):
             raise InputError(f"{self.where} can't be read: {e.strerror}") from e
         if data is None:
             self._is_over = True
-            return self._lines([self._rest]) or None
-        *whole, self._rest = (self._rest + data).split(b"\n")
+            return self._lines([b"".join(self._rest)]) or None
+        first, *more = data.split(b"\n")
+        self._rest.append(first)
+        self._rest_bytes += len(first)
+        check_length(self._rest_bytes, self._number + 1, self.where)
+        if not more:
+            return []
+        whole = [b"".join(self._rest), *more[:-1]]
+        self._rest, self._rest_bytes = [more[-1]], len(more[-1])
         return self._lines(whole)
 
     def _close(self) -> None:
@@ -152,6 +160,7 @@ class Divided:
     def __init__(self, source: Input, names: Sequence[str], by: str) -> None:
         self._source, self._by = source, by
         self._waiting: dict[str, deque[Line]] = {name: deque() for name in names}
+        self._bytes = dict.fromkeys(names, 0)
         self._changed = threading.Condition()
         self._is_reading = self._is_over = False
 
@@ -180,6 +189,7 @@ class Divided:
     def _own(self, name: str) -> list[Line] | None:
         waiting = self._waiting[name]
         found = [waiting.popleft() for _ in range(len(waiting))]
+        self._bytes[name] = 0
         return None if self._is_over and not found else found
 
     def _divide(self, lines: list[Line]) -> None:
@@ -192,8 +202,9 @@ class Divided:
                     f"and that is no stream here; there are {', '.join(self._waiting)}"
                 )
             self._waiting[name].append(line)
+            self._bytes[name] += line.size
         for name, waiting in self._waiting.items():
-            if len(waiting) > WAITING_MAX:
+            if len(waiting) > WAITING_MAX or self._bytes[name] > WAITING_BYTES_MAX:
                 self._is_over = True
                 raise InputError(
                     f"{self._source.where}: {len(waiting):,} lines of the stream {name!r} wait for "

@@ -11,6 +11,8 @@ or text such as ``1500ms``, bytes are base64: as `sinks.py` writes them.
 Invariants:
 * No value is changed on the way: what a column's type can't hold is an `InputError` that names the
   line and the column.
+* A line has at most `LINE_BYTES_MAX` bytes and `NESTING_MAX` levels: a stream that never ends its
+  line, or never stops to nest, takes neither memory nor the stack.
 * A name that is missing is null.  A name that the types don't have is an error where they come from
   the first lines, and left out where they are declared.
 """
@@ -24,17 +26,21 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from matwin.reading import Source, sliced
+from matwin.reading import ROWS_PER_BATCH, Source, sliced
 from matwin.storage.errors import InputError
+from matwin.storage.names import repeated
 from matwin.storage.units import parse_duration
 
 SAMPLE_LINES, SAMPLE_BYTES = 1000, 2**22
 CHUNK_BYTES = 2**20
+LINE_BYTES_MAX = 4 * 2**20
+NESTING_MAX = 64
 SUFFIXES = (".jsonl", ".ndjson")
 
 _MOMENT = re.compile(
@@ -54,6 +60,7 @@ class Line:
 
     number: int
     row: Row
+    size: int
 
 
 def line_of(text: bytes, number: int, where: str) -> Line | None:
@@ -67,9 +74,47 @@ def line_of(text: bytes, number: int, where: str) -> Line | None:
             raise ValueError(f"it goes on after column {end}")
     except ValueError as e:
         raise InputError(f"{where}: line {number} is no JSON: {e}") from e
+    except RecursionError as e:
+        raise _too_deep(number, where) from e
+    _check_depth(row, NESTING_MAX, number, where)
     if not isinstance(row, dict):
         raise InputError(f"{where}: line {number} is no JSON object: {row!r:.60}")
-    return Line(number, row)
+    if "\\u" in stripped:
+        _check_text(row, number, where)
+    return Line(number, row, len(text))
+
+
+def _check_depth(value: Any, levels: int, number: int, where: str) -> None:
+    if isinstance(value, dict | list):
+        if levels == 0:
+            raise _too_deep(number, where)
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, levels - 1, number, where)
+
+
+def _too_deep(number: int, where: str) -> InputError:
+    return InputError(f"{where}: line {number} nests deeper than {NESTING_MAX} levels; flatten it")
+
+
+def _check_text(row: Row, number: int, where: str) -> None:
+    """Refuse halves of surrogate pairs, which JSON can write and no text can hold."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as e:
+        half = f"\\u{ord(e.object[e.start]):04x}"
+        raise InputError(
+            f"{where}: line {number} has {half} alone, which is half a character and no text; "
+            "write the whole pair"
+        ) from e
+
+
+def check_length(size: int, number: int, where: str) -> None:
+    """Refuse a line that does not end in time."""
+    if size > LINE_BYTES_MAX:
+        raise InputError(
+            f"{where}: line {number} is longer than {LINE_BYTES_MAX} bytes; is every row on a line "
+            "of its own?"
+        )
 
 
 # ── types ────────────────────────────────────────────────────────────────────────────────────
@@ -82,15 +127,14 @@ def declared_schema(text: str, option: str) -> pa.Schema:
     [TimestampType(timestamp[us, tz=UTC]), DataType(int64)]
     """
     fields = []
-    for part in re.split(r",(?![^\[(]*[\])])", text):
+    for part in re.split(r",(?![^][(),]*[])])", text):  # not inside brackets
         name, colon, word = part.rpartition(":") if "[" not in part else part.partition(":")
         if not (colon and name.strip()):
             raise InputError(f"{option}: {part!r} is no column and type; write t:timestamp[us]")
         fields.append(pa.field(name.strip(), _declared_type(word.strip(), option)))
-    names = [field.name for field in fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{option}: column {name!r} is there twice")
+    twice = repeated(field.name for field in fields)
+    if twice:
+        raise InputError(f"{option}: column {twice[0]!r} is there twice")
     return pa.schema(fields)
 
 
@@ -125,7 +169,7 @@ def _type_of(given: list[Any], name: str, where: str) -> pa.DataType:
         return pa.float64()
     try:
         return pa.array(values).type
-    except (pa.ArrowException, OverflowError) as e:
+    except _FAILURES as e:
         reason = f"column {name!r} has values of no one type: {e}"
         raise InputError(f"{where}: {reason}; {_DECLARE}") from e
 
@@ -287,32 +331,39 @@ class JsonLinesFile(Source):
         return self._batches(columns)
 
     def _batches(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        number = 1
         try:
             with Path(self.path).open("rb") as file:
-                while texts := file.readlines(min(CHUNK_BYTES, self.share.portion_bytes)):
-                    found = [
-                        line_of(t, number + i, self.reading.where) for i, t in enumerate(texts)
-                    ]
-                    batch = self.reading.batch([line for line in found if line])
-                    yield from sliced(
-                        batch if columns is None else batch.select(columns),
-                        self.share.portion_bytes,
-                    )
-                    number += len(texts)
+                lines = _lines(file, self.reading.where)
+                size = self.share.portion_bytes
+                while found := _some(lines, ROWS_PER_BATCH, min(CHUNK_BYTES, size)):
+                    batch = self.reading.batch(found)
+                    yield from sliced(batch if columns is None else batch.select(columns), size)
         except OSError as e:
             raise InputError(f"{self.reading.where} can't be read: {e.strerror}") from e
 
 
 def _head(path: str, where: str) -> list[Line]:
-    found: list[Line] = []
-    size = 0
     with Path(path).open("rb") as file:
-        for number, text in enumerate(file, start=1):
-            line = line_of(text, number, where)
-            if line is not None:
-                found.append(line)
-            size += len(text)
-            if len(found) == SAMPLE_LINES or size >= SAMPLE_BYTES:
-                break
+        return _some(_lines(file, where), SAMPLE_LINES, SAMPLE_BYTES)
+
+
+def _lines(file: BinaryIO, where: str) -> Iterator[Line]:
+    for number in count(1):
+        text = file.readline(LINE_BYTES_MAX + 1)
+        if not text:
+            return
+        check_length(len(text), number, where)
+        line = line_of(text, number, where)
+        if line is not None:
+            yield line
+
+
+def _some(lines: Iterator[Line], most: int, size: int) -> list[Line]:
+    """The next lines: so many, or as many as have so many bytes."""
+    found: list[Line] = []
+    for line in lines:
+        found.append(line)
+        size -= line.size
+        if len(found) == most or size <= 0:
+            break
     return found

@@ -23,6 +23,8 @@ Left out: orders that are Python functions, and `subset`.  They have no SQL.
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -32,9 +34,13 @@ from matwin.orders import MinDistance, Order, Youngest
 from matwin.question import Question
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
+from matwin.storage.names import listed
 
 _WIDEST = 2**65
 """No difference of two 64-bit numbers is larger, so larger bounds mean the same."""
+
+
+_NAME_OR_BREAK = re.compile(r'("(?:[^"]|"")*")|\n')
 
 
 def quoted(name: str) -> str:
@@ -43,6 +49,8 @@ def quoted(name: str) -> str:
     >>> print(quoted('say "t"'))
     "say ""t\"""
     """
+    if "\0" in name:
+        raise InputError(f"the name {name!r} has a zero byte, which SQL can't say; rename it")
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -74,7 +82,8 @@ def _materialized(name: str) -> str:
 
 
 def indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    """The lines two places to the right; line breaks inside a name stay as they are."""
+    return "  " + _NAME_OR_BREAK.sub(lambda found: found[1] or "\n  ", text)
 
 
 def _unused(name: str, taken: Iterable[str]) -> str:
@@ -91,10 +100,17 @@ def _check_sayable(question: Question) -> None:
                 "verify the join instead, which can ask Python"
             )
     for schema in (question.left, question.right):
-        lower = [name.lower() for name in schema.names]
-        alike = [name for name in schema.names if lower.count(name.lower()) > 1]
-        if alike:
-            raise InputError(f"columns {alike} are one name to DuckDB; rename them to get SQL")
+        check_alike(schema)
+
+
+def check_alike(schema: pa.Schema, where: str = "") -> None:
+    """Refuse names that differ only in case."""
+    times = Counter(name.lower() for name in schema.names)
+    alike = [name for name in schema.names if times[name.lower()] > 1]
+    if alike:
+        raise InputError(
+            f"{where}columns {listed(alike)} are one name to DuckDB; rename them to get SQL"
+        )
 
 
 def has_sql(order: Order) -> bool:

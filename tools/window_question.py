@@ -25,6 +25,7 @@ from matwin.operators.wjoin.constraints import Between, Constraints
 from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
+from matwin.storage.names import listed, repeated
 
 ARGUMENTS = ("time", "windows", "by", "where")
 
@@ -128,8 +129,7 @@ class PlainQuestion:
         )
 
     def _check_output(self) -> None:
-        shown = [name for _, name in self.output()]
-        twice = sorted({name for name in shown if shown.count(name) > 1})
+        twice = repeated(name for _, name in self.output())
         if twice:
             raise InputError(f"two output columns are called {twice[0]!r}; rename one of them")
 
@@ -141,7 +141,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 def _field(stream: str, schema: pa.Schema, column: object) -> pa.Field:
     if column not in schema.names:
         raise InputError(
-            f"stream {stream!r}: column {column!r} is not there; there are {schema.names}"
+            f"stream {stream!r}: column {column!r} is not there; there are {listed(schema.names)}"
         )
     return schema.field(column)
 

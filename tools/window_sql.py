@@ -28,7 +28,7 @@ import pyarrow as pa
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
 
-from .sql import fit_sql, indented, number_sql, quoted, value_sql
+from .sql import check_alike, fit_sql, indented, number_sql, quoted, value_sql
 from .window_question import PlainQuestion
 
 _WIDEST = 2**65
@@ -170,12 +170,7 @@ def _check_sayable(question: PlainQuestion) -> None:
             "which can ask Python"
         )
     for stream, schema in zip(question.names, question.schemas, strict=True):
-        lower = [name.lower() for name in schema.names]
-        alike = [name for name in schema.names if lower.count(name.lower()) > 1]
-        if alike:
-            raise InputError(
-                f"stream {stream!r}: columns {alike} are one name to DuckDB; rename them to get SQL"
-            )
+        check_alike(schema, f"stream {stream!r}: ")
 
 
 def _row_names(question: PlainQuestion, tables: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from matwin.functions import UserFunction, plain_number
 from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
+from matwin.storage.names import listed
 from matwin.storage.units import unit_nanoseconds, unit_of
 
 EXAMPLE = 'write for example where={("a.x", "b.x"): 0.5}'
@@ -79,7 +80,8 @@ def _column(text: str, schemas: Mapping[str, pa.Schema]) -> tuple[int, str]:
     name, _, column = text.partition(".")
     if name in schemas and column:
         raise InputError(
-            f"where: {name}: column {column!r} is not there; the columns are {schemas[name].names}"
+            f"where: {name}: column {column!r} is not there; the columns are "
+            f"{listed(schemas[name].names)}"
         )
     raise InputError(f"where: {text!r} is no stream.column; the streams are {streams}")
 

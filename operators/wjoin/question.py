@@ -22,6 +22,7 @@ from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Key
 from matwin.storage.layout import check_names, check_storable
+from matwin.storage.names import listed
 
 from .constraints import LARGEST, Constraints
 from .predicates import Predicate, predicates_of
@@ -110,7 +111,9 @@ def _field(schemas: Mapping[str, pa.Schema], name: str, column: object, what: st
     places = schema.get_all_field_indices(column)
     if len(places) != 1:
         problem = "is not there" if not places else "stands there twice"
-        raise InputError(f"{name}: column {column!r} {problem}; the columns are {schema.names}")
+        raise InputError(
+            f"{name}: column {column!r} {problem}; the columns are {listed(schema.names)}"
+        )
     return schema.field(places[0])
 
 
