@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not signals.number:
                 traceback.print_exc()
             status = EXIT_BUG
-        return signals.code or status
+    return signals.code or status
 
 
 def _run(words: list[str]) -> int:

@@ -60,7 +60,7 @@ class Line:
 
     number: int
     row: Row
-    size: int
+    size: int = 0
 
 
 def line_of(text: bytes, number: int, where: str) -> Line | None:

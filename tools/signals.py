@@ -53,15 +53,16 @@ class Signals:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self._is_held = True  # nobody would catch it any more
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         self._times += 1
-        if self._times == 2:
-            for each in self._before:
-                signal.signal(each, signal.SIG_DFL)
+        if self._times == 3:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         if self._times != 1 + self._is_gentle:
             return
         self._is_due = True
@@ -69,7 +70,7 @@ class Signals:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Break off if a signal wants that: its exception may have been lost in a destructor."""
+        """Break off if a signal wanted that in the meantime."""
         if self._is_due:
             raise KeyboardInterrupt
 

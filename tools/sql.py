@@ -49,8 +49,9 @@ def quoted(name: str) -> str:
     >>> print(quoted('say "t"'))
     "say ""t\"""
     """
-    if "\0" in name:
-        raise InputError(f"the name {name!r} has a zero byte, which SQL can't say; rename it")
+    if not name or "\0" in name:
+        problem = "has a zero byte" if name else "is empty"
+        raise InputError(f"the name {name!r} {problem}, which SQL can't say; rename it")
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -20,10 +20,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from matwin.storage.errors import InputError
+from matwin.tools import follow, jsonl
 from matwin.tools.cli import main
-from matwin.tools.follow import Divided, FileInput, Following, PipeInput, input_of
+from matwin.tools.follow import Divided, FileInput, Following, Input, PipeInput, input_of
 
 CODE = "import sys; from matwin.tools.cli import main; sys.exit(main())"
 ASKED = ["--time", "t", "--window", "5", "--by", "k", "--follow"]
@@ -333,6 +336,48 @@ def test_lines_come_whole(pipe: tuple[PipeInput, io.FileIO]) -> None:
     assert lines.take() == []
     assert [(found.number, found.row) for found in lines.take() or ()] == [(3, {"a": 2})]
     assert lines.take() is None
+
+
+@given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\r", b"\n")), max_size=20))
+def test_lines_are_the_same_however_they_come(chunks: list[bytes]) -> None:
+    class Given(Input):
+        """An input that comes in these pieces."""
+
+        def read(self) -> bytes | None:
+            return chunks.pop(0) if chunks else None
+
+        def _lines(self, texts: list[bytes]) -> list[Any]:
+            return texts
+
+    whole, lines, found = b"".join(chunks), Given(-1, "here", lambda: False), []
+    while (taken := lines.take()) is not None:
+        found += taken
+    assert found == whole.split(b"\n")
+
+
+def test_a_line_without_end_is_an_error(
+    pipe: tuple[PipeInput, io.FileIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "LINE_BYTES_MAX", 5000)
+    lines, file = pipe
+    file.write(b'{"a": 1}\n')
+    assert len(lines.take() or ()) == 1
+    with pytest.raises(InputError, match="pipe: line 2 is longer than 5000 bytes"):
+        for _ in range(6):
+            file.write(b"[" * 1000)
+            assert lines.take() == []
+
+
+def test_what_waits_for_other_streams_is_bounded(
+    pipe: tuple[PipeInput, io.FileIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "WAITING_BYTES_MAX", 10_000)
+    lines, file = pipe
+    divided = Divided(lines, ["a", "b"], "s")
+    with pytest.raises(InputError, match="wait for the others"):
+        for _ in range(11):
+            file.write(b'{"s": "a", "n": "%s"}\n' % (b"x" * 1000))
+            assert divided.of("b")() == []
 
 
 def test_a_stopped_input_has_ended(pipe: tuple[PipeInput, io.FileIO]) -> None:

@@ -21,6 +21,43 @@ from matwin.tools.cli import main
 from matwin.tools.jsonl import JsonLinesFile, Line, Reading, declared_schema, line_of, schema_of
 from matwin.tools.sinks import write
 
+HOSTILE = {
+    "deep": '{"t": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "deeper than is kept": '{"t": 1, "x": ' + "[" * 64 + "]" * 64 + "}",
+    "deep objects": '{"x":' * 100_000 + "1" + "}" * 100_000,
+    "half a pair": '{"t": 1, "x": "\\ud800"}',
+    "half a pair in a name": '{"t": 1, "\\udfff": 1}',
+    "half a pair inside": '{"t": 1, "x": [{"a": ["\\ud83d x"]}]}',
+    "a number of 5000 digits": '{"t": ' + "9" * 5000 + "}",
+    "a large number": '{"t": 99999999999999999999999}',
+    "a zero byte": '{"t": 1, "x": "\0"}',
+    "bytes": b'{"t": 1, "x": "\xff"}',
+    "a line without end": b'{"t": 1, "x": "' + b"x" * (5 * 2**20),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("more", [[], ["--schema", "a=t:int64,x:string"]])
+def test_hostile_lines_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | bytes, more: list[str]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    other = tmp_path / "b.jsonl"
+    other.write_text('{"t": 1}\n')
+    words = [f"a={path}", f"b={other}", "--time", "t", "--window", "1", *more]
+    assert main(["window-join", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("matwin: error: a: ") and err.count("\n") == 1
+    assert "line 1" in err or "column 't'" in err
+    assert len(err) < 1000
+
+
+def test_whole_pairs_are_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"x": "\\ud83d\\ude00", "l": ' + "[" * 63 + "]" * 63 + "}\n")
+    source = JsonLinesFile.of(str(tmp_path / "a.jsonl"), "a", None)
+    assert next(source.batches()).column("x").to_pylist() == ["\U0001f600"]
+
 
 def lines(*rows: dict[str, Any]) -> list[Line]:
     return [Line(number, row) for number, row in enumerate(rows, start=1)]
@@ -165,7 +202,7 @@ def test_what_we_write_we_read(
 ) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     path = tmp_path_factory.getbasetemp() / "rows.jsonl"
-    write(table.to_reader(), str(path))
+    write(table.to_reader(), str(path), overwrite=True)
     source = JsonLinesFile.of(str(path), "a", SCHEMA)
     assert pa.Table.from_batches(source.batches(), SCHEMA).equals(table)
 
@@ -215,5 +252,5 @@ def test_the_command_reads_standard_input_to_its_end(
     with rows.open("rb") as given_rows:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given_rows))
         words = ["a=-", f"b={tmp_path}/b.parquet", "--time", "t", "--window", "2", "--by", "k"]
-        assert main(["window-join", *words, "-o", str(out)]) == 0
+        assert main(["window-join", *words, "-o", str(out), "--overwrite"]) == 0
     assert as_bag(pq.read_table(out)) == {("x", 2, 1): 1, ("y", 0, 2): 1}

@@ -1,0 +1,127 @@
+"""Tables of very many columns: every step takes them in one pass.
+
+What is asked of a step is how its work grows, as the processor's time for eight times the columns:
+about eight times as much, and 64 times where it is quadratic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import matwin
+from matwin.sources import source_of
+from matwin.storage.errors import InputError
+from matwin.storage.names import listed, repeated
+from matwin.tools.compare import compare
+from matwin.tools.jsonl import declared_schema, line_of, schema_of
+from matwin.tools.sql import sql_of
+from matwin.tools.window_question import PlainQuestion
+from matwin.tools.window_sql import question_sql
+from matwin.tools.words import question_of
+
+COLUMNS = 4000
+
+
+def wide(mark: str, columns: int = COLUMNS) -> pa.Table:
+    values = pa.array(np.arange(3))
+    return pa.table([values] * (columns + 1), ["t", *(f"{mark}{n}" for n in range(columns))])
+
+
+def test_joins_take_very_many_columns(tmp_path: Path) -> None:
+    left, right = wide("c"), wide("d")
+    path = tmp_path / "wide.parquet"
+    pq.write_table(wide("c", COLUMNS // 10), path)
+    for result in (
+        matwin.bestmatch_join(left, right, on={"t": 0}),
+        matwin.epsilon_join(left, left, on={"t": 0}, how="full"),
+        matwin.window_join({"a": left, "b": right}, time="t", windows={("a", "b"): (0, 0)}),
+        matwin.bestmatch_join(str(path), [left.to_batches()[0]], on={"t": 0}),
+    ):
+        assert sum(batch.num_rows for batch in result) == 3
+    for refused in ({"x": 1}, {("t", "x"): 1}):
+        with pytest.raises(InputError) as caught:
+            matwin.epsilon_join(left, right, on=refused)
+        assert len(str(caught.value)) < 1000
+
+
+def json_lines(columns: int) -> None:
+    text = "{" + ",".join(f'"c{n}": {n}' for n in range(columns)) + "}"
+    line = line_of(text.encode(), 1, "here")
+    assert line and len(schema_of([line], "here")) == columns
+
+
+def plan(columns: int) -> None:
+    left, right = wide("c", columns), wide("d", columns)
+    sql_of(question_of(left.schema, right.schema, best=True, on={"t": 0}))
+
+
+def window_plan(columns: int) -> None:
+    schemas = {"a": wide("c", columns).schema, "b": wide("d", columns).schema}
+    asked = {"time": "t", "windows": {("a", "b"): (0, 0)}}
+    question_sql(PlainQuestion.of(schemas, **asked))
+    matwin.explain_window_join({n: s.empty_table() for n, s in schemas.items()}, **asked)
+
+
+def fitted(columns: int) -> None:
+    table = wide("c", columns)
+    noted = table.replace_schema_metadata({"a": "note"})
+    source = source_of([table, noted], "left")
+    assert len(list(source.batches(table.column_names))) == 2
+
+
+def told_apart(columns: int) -> None:
+    compare(wide("c", columns), wide("c", columns))
+    assert len(str(compare(wide("c", columns), wide("d", columns)))) < 2000
+
+
+STEPS: dict[str, Callable[[int], object]] = {
+    "declared": lambda n: declared_schema(
+        ",".join(f"c{at}:timestamp[us, tz=UTC]" for at in range(n)), "--schema"
+    ),
+    "json": json_lines, "plan": plan, "window plan": window_plan, "fitted": fitted,
+    "compare": told_apart,
+}  # fmt: skip
+
+
+def seconds(step: Callable[[int], object], columns: int) -> float:
+    """The processor's time, the least of some tries."""
+    found = []
+    for _ in range(2):
+        began = time.process_time()
+        step(columns)
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_nothing_is_quadratic_in_columns(name: str) -> None:
+    few, many = seconds(STEPS[name], 1500), seconds(STEPS[name], 12_000)
+    assert many < 20 * few, f"{many / few:.0f} times as much work for 8 times the columns"
+
+
+def test_names_are_looked_at_once() -> None:
+    seen = 0
+
+    class Name(str):
+        """Text that counts how often it is compared."""
+
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal seen
+            seen += 1
+            return str.__eq__(self, other)  # type: ignore[arg-type]
+
+        __hash__ = str.__hash__
+
+    names = [Name(f"c{n}") for n in range(10_000)]
+    assert repeated([*names, Name("c5")]) == ["c5"]
+    assert seen < 100
+    assert len(listed(names)) < 300
