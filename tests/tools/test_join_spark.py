@@ -112,7 +112,7 @@ def test_what_is_there_is_replaced_only_on_request(
     command = ["join", *files, *ON, *SPARK, "--strips", "1", "-o", str(out)]
     assert main(command) == 2
     err = capfd.readouterr().err
-    assert "already exists" in err and err.count("\n") == 1
+    assert "is there already" in err and err.count("\n") == 1
     assert main([*command, "--overwrite", "--quiet"]) == 0
     assert capfd.readouterr().err == ""
     assert not (out / "old").exists()
@@ -122,8 +122,11 @@ def test_what_is_there_is_replaced_only_on_request(
 def test_an_input_is_not_written_over(
     spark: Any, files: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["join", *files, *ON, *SPARK, "-o", files[0], "--overwrite"]) == 2
-    assert "is being read" in capfd.readouterr().err
+    link = Path(files[0]).with_name("link.parquet")
+    link.symlink_to(files[0])
+    for out in (files[0], f"file://{files[0]}", str(link)):
+        assert main(["join", *files, *ON, *SPARK, "-o", out, "--overwrite"]) == 2
+        assert "is an input" in capfd.readouterr().err
     assert pq.read_table(files[0]).num_rows == 4
 
 

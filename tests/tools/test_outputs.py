@@ -19,7 +19,7 @@ import matwin
 from matwin.storage import alive
 from matwin.storage.errors import InputError
 from matwin.tools.cli import main
-from matwin.tools.outputs import written
+from matwin.tools.outputs import check_outputs, written
 
 TABLE = pa.table({"t": [1, 2, 3], "k": ["a", "b", "c"]})
 TRACE = ["--page-size", "4KiB", "--memory", "1MiB"]
@@ -101,6 +101,30 @@ def test_what_is_there_needs_a_word(place: Path, command: list[str], option: str
     assert out.read_bytes() == before
     assert main([*words, option, str(out), "--overwrite"]) == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("out", "word", "says"),
+    [
+        ("folder", "folder/*.parquet", "is an input"),
+        ("folder", "folder", "is an input"),
+        ("other", "folder/a.parquet", "is an input"),
+        ("folder", "a.parquet", "is there already"),
+        ("a.parquet", "*.parquet", "is an input"),
+        ("new", "folder", ""),
+        ("new/deeper", "s3://rooms/*.parquet", ""),
+        ("folder/new.parquet", "table:rooms", ""),
+    ],
+)
+def test_folders_as_spark_writes_them(place: Path, out: str, word: str, says: str) -> None:
+    pq.write_table(TABLE, "folder/a.parquet")
+    (place / "other").symlink_to("folder")
+    for overwrite in (False, True):
+        if says and not (overwrite and says == "is there already"):
+            with pytest.raises(InputError, match=says):
+                check_outputs({"-o": out}, [word], overwrite=overwrite, is_folder=True)
+        else:
+            check_outputs({"-o": out}, [word], overwrite=overwrite, is_folder=True)
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
