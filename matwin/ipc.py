@@ -353,10 +353,9 @@ class Batch:
 
     def _columns(self) -> list[Column]:
         at = _Place(list(self._records.view_buffers))
-        found = {}
+        found, names = {}, set(self._names)
         for wanted in self._schema:
-            is_wanted = wanted.name in self._names
-            found[wanted.name] = self._column(wanted.type, at, is_wanted)
+            found[wanted.name] = self._column(wanted.type, at, wanted.name in names)
         return [found[name] for name in self._names]
 
     def _column(self, data_type: pa.DataType, at: _Place, is_wanted: bool) -> Column:
