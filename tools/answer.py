@@ -29,7 +29,7 @@ from matwin.orders import Minimize, PartialOrder, Subset, Youngest
 from matwin.question import Question, distance_type
 from matwin.storage.alive import new_folder, sweep
 from matwin.storage.columns import cast_columns, comparable
-from matwin.storage.errors import InputError
+from matwin.storage.errors import InputError, StoreError
 
 from .sql import best_sql, bucket_sql, eligible_sql, has_sql, pairs_sql
 
@@ -60,9 +60,13 @@ def database_in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
             "enable_external_access": "false", "python_enable_replacements": "false",
             "temp_directory": str(folder),
         })  # fmt: skip
-        with database:
-            database.execute("SET enable_progress_bar = false")
-            yield database
+        try:
+            with database:
+                database.execute("SET enable_progress_bar = false")
+                yield database
+        except duckdb.Error as e:
+            reason = str(e).splitlines()[0]
+            raise StoreError(f"DuckDB has no answer to compare with: {reason}") from e
 
 
 def plain_table(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -20,7 +20,7 @@ from support import campaign
 
 from matwin.orders import minimize, subset
 from matwin.question import Question
-from matwin.storage.errors import InputError
+from matwin.storage.errors import InputError, StoreError
 from matwin.tools.answer import answer, database_in_memory
 from matwin.tools.compare import compare
 from matwin.tools.sql import quoted, sql_of
@@ -162,6 +162,13 @@ def test_the_database_reaches_no_file(tmp_path: Any) -> None:
     file.write_text("a\n1\n")
     with database_in_memory() as database, pytest.raises(duckdb.Error):
         database.sql(f"SELECT * FROM '{file}'").fetchall()
+
+
+def test_a_database_that_fails_is_no_verdict() -> None:
+    with pytest.raises(StoreError, match="DuckDB has no answer"), database_in_memory() as database:
+        database.execute("SET memory_limit = '1MB'")
+        database.execute("SET max_temp_directory_size = '1KB'")
+        database.sql("SELECT list(n) FROM range(10_000_000) AS given(n)").fetchall()
 
 
 # ── bags ─────────────────────────────────────────────────────────────────────────────────────
