@@ -44,6 +44,7 @@ from .options import Options, options_of
 from .paged import TooManyTies
 from .question import Question
 from .report import Report
+from .shares import ReadShare
 from .side import Side
 from .sources import Source, two_sources
 from .streams import Sorted, Stream, stream
@@ -112,9 +113,10 @@ class Evaluation:
         self._options = options
         self._report = options.report or Report()
         self._sides = {name: Side.of(clock, name) for name in ("left", "right")}
-        self._sources = sources
+        share = ReadShare.of(options.budget_bytes, sources=2)
+        self._sources = {name: source.within(share) for name, source in sources.items()}
         self._last_evaluated: int | None = None
-        self._items = {name: items_of(source) for name, source in sources.items()}
+        self._items = {name: items_of(source) for name, source in self._sources.items()}
         sides = {name: Side.of(asked, name) for name in ("left", "right")}
         self._need = WalkNeed(  # windows, and two more while sources are sorted
             [Judge(asked, sides, name, "best") for name in sides],
