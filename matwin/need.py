@@ -120,12 +120,14 @@ def _lengths(column: pa.Array) -> Int64s | int:
     kind = column.type
     if pa.types.is_dictionary(kind):
         own = _lengths(column.dictionary)
-        at = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return own if isinstance(own, int) or len(own) == 0 else own[at]
+        if isinstance(own, int) or len(own) == 0:
+            return own
+        decoded: Int64s = own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        return decoded
     if pa.types.is_struct(kind):
         return sum(map(_lengths, column.flatten()))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = -(-column.values.nbytes // max(len(column.values), 1))
+        each: int = -(-column.values.nbytes // max(len(column.values), 1))
         return each * _numbers(pc.list_value_length(column))
     if any(test(kind) for test in BINARIES):
         return _numbers(pc.binary_length(column))

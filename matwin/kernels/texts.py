@@ -23,4 +23,5 @@ def longest(data: npt.NDArray[np.uint8]) -> int:
         if length > most:
             most = length
         at += 4 + length
-    return min(most, len(data))
+    held: int = min(most, len(data))
+    return held

@@ -73,7 +73,7 @@ class GridWindow(Window):
         these are."""
         first = rows.key(0)[:-1]
         place = self._cells.bisect_right(first)
-        count = rows.batch.num_rows
+        count: int = rows.batch.num_rows
         if place < len(self._cells):
             count = _count_below(rows, self._cells.keys()[place])
         old = self._page_for(place)
@@ -89,7 +89,8 @@ class GridWindow(Window):
         """The page that takes rows before the list at `place`: the last that begins at or before
         them, or the first of all, if they share it."""
         if place:
-            return self._cells.peekitem(place - 1)[1][-1]
+            before: PageRef = self._cells.peekitem(place - 1)[1][-1]
+            return before
         if not self._cells or len(self._cells.peekitem(0)[1]) > 1:
             return None
         page = self._cells.peekitem(0)[1][0]
@@ -118,7 +119,7 @@ class GridWindow(Window):
 
     def _written(self, rows: Sorted, *, is_even: bool) -> list[PageRef]:
         """New pages of rows, full ones or evenly filled."""
-        count = rows.batch.num_rows
+        count: int = rows.batch.num_rows
         fits = FULL * self._capacity * count / (rows.batch.nbytes + ROW_BYTES * count)
         fits = max(1, min(int(fits), count))
         if is_even:
