@@ -190,6 +190,17 @@ def campaign(usual: int, many: int) -> int:
     return many if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else usual
 
 
+def resident(name: str) -> int:
+    """Bytes of this process that are in memory now (`VmRSS`), or were at the peak (`VmHWM`)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+def peak_begins_anew() -> None:
+    """From now on the peak is that of what follows."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def forget(path: Path) -> None:
     """Make the kernel forget what it has of a file, so that the next read comes from the disk."""
     descriptor = os.open(path, os.O_RDONLY)

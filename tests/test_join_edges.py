@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from questions import as_bag
-from support import call_in_child
+from support import call_in_child, peak_begins_anew, resident
 
 import matwin
 from matwin import memory
@@ -141,16 +140,11 @@ def peak_of(case: str) -> int:
     for options in ({}, {"materialize": "slab", "memory": "16MiB"}):
         matwin.epsilon_join(rows, rows, on={"t": 0}, **options).read_all()
     left, right, arguments = CASES[case]()
-    Path("/proc/self/clear_refs").write_text("5")
-    start = _resident("VmRSS")
+    peak_begins_anew()
+    start = resident("VmRSS")
     for batch in matwin.epsilon_join(left, right, memory="16MiB", **arguments):
         del batch
-    return _resident("VmHWM") - start
-
-
-def _resident(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+    return resident("VmHWM") - start
 
 
 def _dictionaries() -> tuple[Any, Any, dict[str, Any]]:

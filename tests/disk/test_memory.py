@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import FORMS, call_in_child, memory_limit, needs_root
+from support import FORMS, call_in_child, memory_limit, needs_root, resident
 
 from matwin.storage import Store, Window
 
@@ -37,14 +37,6 @@ def batches(total_bytes: int) -> Iterator[pa.RecordBatch]:
         x = (ids * 7907) % 1009 / 1009
         columns = [pa.array(ids // ROWS_PER_TICK), pa.array(x), pa.array(ids), NAMES]
         yield pa.record_batch(columns, schema=SCHEMA)
-
-
-def resident(name: str) -> int:
-    """Bytes resident in memory now (`VmRSS`) or at the peak (`VmHWM`)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(name)
 
 
 def slide(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import call_in_child
+from support import call_in_child, peak_begins_anew, resident
 
 from matwin.scheduler import Pair, Walk, frames_for, plan, reach_of
 from matwin.storage import Store
@@ -28,12 +28,6 @@ def batches(seed: int) -> Iterator[pa.RecordBatch]:
     for first in range(0, ROWS, BATCH):
         ids = np.arange(first, first + BATCH)
         yield pa.record_batch([ids, generator.random(BATCH), ids, ids], schema=SCHEMA)
-
-
-def resident(name: str) -> int:
-    """Bytes resident in memory now (`VmRSS`) or at the peak (`VmHWM`)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
 
 
 def bytes_from_disk() -> int:
@@ -58,7 +52,7 @@ def walk(scratch: str, workers: int) -> dict[str, Any]:
             reach_of(windows[0].grid, *pages),
             frames=frames_for(store.pool, *pages, spare_bytes=spare),
         )
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        peak_begins_anew()
         start, before, reads = resident("VmRSS"), bytes_from_disk(), store.pool.counters.reads
         with store.pool.reserve(spare):
             rows = sum(Walk(store.pool, schedule, *pages).each(_rows, workers=workers))
