@@ -168,7 +168,8 @@ def _compiled(function: types.FunctionType, columns: list[Values]) -> Loop | Non
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            inner: Any = numba.njit(function, nogil=True)
+            # Without the check a place outside of a captured array would be read, or crash.
+            inner: Any = numba.njit(function, nogil=True, boundscheck=True)
             inner.compile(tuple(numba.from_dtype(column.dtype) for column in columns))
             result = inner.nopython_signatures[-1].return_type
             if not isinstance(result, NUMBERS):

@@ -42,6 +42,9 @@ SAMPLE = 8
 COMPILE_AFTER = 4096
 """Rows that a function is called with before it is worth to compile it."""
 LARGEST = 2**100
+ROUNDING, RELATIVE = 2.0**-30, 2.0**-16
+"""By how much floats may differ from integers: of the largest value given, and of the result.  What
+has wrapped differs by far more."""
 
 
 class UserFunction:
@@ -106,21 +109,39 @@ class UserFunction:
         return None if self._may_have_wrapped(found, columns) else found
 
     def _may_have_wrapped(self, found: Values, columns: list[Values]) -> bool:
-        """Whether 64-bit integers were too short: then floats give something else."""
-        if all(column.dtype != np.int64 for column in columns) or found.dtype == np.float64:
+        """Whether 64-bit integers were too short, also on the way to a float: then floats give
+        something else.  What takes no floats is not known to be right, such as ``a << 40``."""
+        if all(column.dtype != np.int64 for column in columns):
             return False
         floats = [column.astype(np.float64) for column in columns]
         loop = compiled(self.function, floats, self._own)
         if loop is None:
-            return False  # it needs integers
+            self._is_never_compiled = True
+            return True
         try:
             about = loop(floats).astype(np.float64)
         except Exception:  # floats that are not the integers: nothing to compare with
-            return False
-        rounded = 0.0
+            return True
+        rounded: Any = 0.0
         if found.dtype != np.bool_:
-            rounded = 0.5 + 2.0**-30 * max(np.abs(column).max() for column in floats)
-        return not bool((np.abs(about - found.astype(np.float64)) <= rounded).all())
+            rounded = 0.5 + ROUNDING * max(np.abs(column).max() for column in floats)
+            rounded = rounded + RELATIVE * np.abs(about)
+        is_near = bool((np.abs(about - found.astype(np.float64)) <= rounded).all())
+        return not is_near or self._is_whole_as_float(found, columns)
+
+    def _is_whole_as_float(self, found: Values, columns: list[Values]) -> bool:
+        """Whether whole numbers that no float holds have become floats, as they do in a function
+        that returns a float elsewhere."""
+        if found.dtype != np.float64:
+            return False
+        at = int(np.abs(found).argmax())
+        if abs(found[at]) < EXACT:
+            return False
+        row = next(list_rows([column[at : at + 1] for column in columns]))
+        try:
+            return isinstance(plain_number(self.function(*row)), int)
+        except Exception:  # the same as above
+            return True
 
     def _agrees(self, found: Values, columns: list[Values]) -> bool:
         """Whether single values give the same, on a sample."""

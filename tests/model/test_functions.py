@@ -374,6 +374,40 @@ def quotients(a: Any, b: Any) -> Any:
     return (a // 0.7) / (1 + abs(b) % 0.3)
 
 
+def wraps_under_a_root(a: Any, b: Any) -> Any:
+    return math.sqrt((a - b) * (a - b)) if a > b else math.sqrt((b - a) * (b - a))
+
+
+def shifts_out(a: Any, b: Any) -> Any:
+    return (a - b) << 30 if a > b else (b - a) << 30
+
+
+def is_whole_or_not(a: Any, b: Any) -> Any:
+    return a - b if a > b else 0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "odd"),
+    [
+        (wraps_under_a_root, (4_400_000_000, 3_100_000_000)),
+        (shifts_out, (2**34 + 1, 2**34)),
+        (is_whole_or_not, (BIG + 2, BIG + 1)),
+    ],
+)
+def test_few_rows_beyond_the_machines_numbers_are_right(
+    function: Any, odd: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample of the rows does not have them, and compiled code only wraps or rounds there."""
+    monkeypatch.setattr(functions, "COMPILE_AFTER", 0)
+    rows = 100
+    a, b = np.zeros(rows, np.int64), np.ones(rows, np.int64)
+    a[40], a[41] = odd
+    floats, rests = PairFunction(function).keys(a, b)
+    single = [split(function(x, y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    assert floats.tolist() == [int(functions.float_key(np.array([f]))[0]) for f, _ in single]
+    assert rests.tolist() == [rest for _, rest in single]
+
+
 @pytest.mark.parametrize(
     "function", [roots, waves, waves_of_numpy, quotients, np.hypot, math.hypot, branches, where]
 )
@@ -499,7 +533,7 @@ TABLE = np.arange(100_000.0)
 
 
 def looks_into(a: Any, b: Any) -> Any:
-    return TABLE[a] if a > b else TABLE[b]
+    return TABLE[int(a)] if a > b else TABLE[int(b)]
 
 
 def test_what_has_no_value_to_compare_belongs_to_one_join(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,8 +543,16 @@ def test_what_has_no_value_to_compare_belongs_to_one_join(monkeypatch: pytest.Mo
         one, other = PairFunction(looks_into), PairFunction(looks_into)
         for function in (one, one, other):
             assert function(a, b).tolist() == [5, 8, 9]
-    assert len(made) == 2
+    assert len(made) == 2 * 2  # for integers, and for floats to compare with
     assert not compiled._loops
+
+
+def test_a_place_outside_of_a_captured_array_is_an_error() -> None:
+    rows = 100
+    a, b = np.zeros(rows, np.int64), np.ones(rows, np.int64)
+    a[40] = 10**12  # which crashed the process, or read what was there
+    with thresholds(8, compile_after=0), pytest.raises(InputError, match="IndexError"):
+        PairFunction(looks_into)(a, b)
 
 
 def test_that_a_function_can_not_be_compiled_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
