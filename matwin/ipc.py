@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.columns import Int64s
+
 from .ipc_layout import RECORDS, Malformed, Message, ReadAt, Records, messages, records_of
 from .reading import ROWS_PER_BATCH
 from .shares import ReadShare
@@ -33,6 +35,9 @@ UNPACK_BYTES = 2**18
 VIEW_BYTES = 16
 LENGTH_MAX = 2**46
 SHORT_VIEW = 12
+VIEW_BITS = 32
+"""A view's place and length have 31 bits each: their sum is never taken for a place in the next
+buffer."""
 
 _types = pa.types
 
@@ -267,20 +272,44 @@ class Column:
         return views
 
     def _cut_views(self, first: int, count: int) -> list[pa.Buffer]:
-        """Views with the stretches of data that they look at, one for each data buffer."""
+        """Views, and one buffer with the stretches of data that they look at.
+
+        Rows that were sorted or taken look anywhere, so nothing between two stretches is read.
+        """
         views = self._views(first, count)
         is_long = views[:, 0] > SHORT_VIEW
-        found = []
-        for number, data in enumerate(self.buffers[2:]):
-            mine = is_long & (views[:, 2] == number)
-            starts, ends = views[mine, 3], views[mine, 3].astype(np.int64) + views[mine, 0]
-            low = int(starts.min()) if len(starts) else 0
-            high = int(ends.max()) if len(ends) else 0
-            if low < 0:
-                raise Malformed("a view looks before its buffer")
-            views[mine, 3] = starts - low
-            found.append(pa.py_buffer(data.bytes(low, high - low)))
-        return [pa.py_buffer(views), *found]
+        if not is_long.any():
+            return [pa.py_buffer(views)]
+        lengths, numbers, places = (views[is_long, at].astype(np.int64) for at in (0, 2, 3))
+        if min(numbers.min(), places.min()) < 0 or numbers.max() >= len(self.buffers) - 2:
+            raise Malformed("a view looks outside of its buffers")
+        starts = (numbers << VIEW_BITS) + places
+        stretches, moved = _stretches(starts, starts + lengths)
+        views[is_long, 2], views[is_long, 3] = 0, moved
+        data = b"".join(self._viewed(start, end) for start, end in stretches)
+        return [pa.py_buffer(views), pa.py_buffer(data)]
+
+    def _viewed(self, start: int, end: int) -> bytes:
+        number, place = divmod(start, 1 << VIEW_BITS)
+        found = self.buffers[2 + number].bytes(place, end - start)
+        if len(found) < end - start:
+            raise Malformed("a view looks behind its buffer")
+        return found
+
+
+def _stretches(starts: Int64s, ends: Int64s) -> tuple[list[tuple[int, int]], Int64s]:
+    """What intervals cover, in stretches that don't touch, and where each interval begins once
+    these stretches lie one after the other."""
+    order = np.argsort(starts, kind="stable")
+    reached = np.maximum.accumulate(ends[order])
+    is_new = np.append(True, starts[order][1:] > reached[:-1])
+    firsts = np.flatnonzero(is_new)
+    lows, highs = starts[order][firsts], reached[np.append(firsts[1:], len(order)) - 1]
+    before = np.cumsum(highs - lows) - (highs - lows)
+    stretch = np.cumsum(is_new) - 1
+    moved = np.empty_like(starts)
+    moved[order] = before[stretch] + starts[order] - lows[stretch]
+    return list(zip(lows.tolist(), highs.tolist(), strict=True)), moved
 
 
 def batches(

@@ -22,7 +22,10 @@ HEADER_BYTES = 2**10
 HEADER_BYTES_MAX = 2**24
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS = (2, 8)
-_CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
+_CODECS = {
+    "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4_raw",
+}  # fmt: skip
+_VARINT_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class _Thrift:
             shift += 7
             if byte < 128:
                 return value
+            if shift > _VARINT_BITS:  # megabytes of such bytes would be a number that never ends
+                raise IndexError
 
     def _number(self) -> int:
         value = self._varint()
@@ -125,10 +130,11 @@ class _Thrift:
 def longest_text(read_at: ReadAt, page: Page, codec: str) -> int:
     """The bytes of the longest value of a dictionary of texts; at most its page's."""
     data = read_at(page.place, page.size)
-    if codec in _CODECS:
-        data = pa.decompress(data, page.unpacked, _CODECS[codec], asbytes=True)
-    elif codec != "UNCOMPRESSED":
-        return page.unpacked
+    if codec != "UNCOMPRESSED":
+        try:
+            data = pa.decompress(data, page.unpacked, _CODECS[codec], asbytes=True)
+        except (KeyError, pa.ArrowException, OSError):
+            return page.unpacked  # Hadoop's own LZ4 has the same name; damage is found later
     from .kernels.texts import longest
 
     return int(longest(np.frombuffer(data, np.uint8)))

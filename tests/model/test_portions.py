@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from proofs import tried
 from support import campaign
 
+from matwin import files, spill
+from matwin.parquet_pages import pages
 from matwin.shares import ReadShare
 from matwin.sizes import plain_bytes
 from matwin.sources import source_of
@@ -97,7 +99,8 @@ def chosen(table: pa.Table, seed: int) -> list[str]:
 @pytest.mark.proof("readers: any columns in small portions")
 @settings(max_examples=campaign(25, 2000), deadline=None)
 @given(
-    tables().filter(lambda table: table.num_rows), st.sampled_from(["none", "snappy", "zstd"]),
+    tables().filter(lambda table: table.num_rows),
+    st.sampled_from(["none", "snappy", "zstd", "lz4"]),
     st.booleans(), st.sampled_from([2**13, 2**16, 2**22]), st.integers(0, 2**32),
 )  # fmt: skip
 def test_parquet_files(
@@ -113,6 +116,47 @@ def test_parquet_files(
         )  # fmt: skip
         share = ReadShare(PORTION, whole_bytes, single_bytes=2**22)
         check(path, pq.read_table(path), share, chosen(table, seed))
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "gzip"])
+def test_how_a_parquet_file_is_packed_does_not_make_portions_smaller(
+    tmp_path: Path, codec: str
+) -> None:
+    table = pa.table({"s": [f"word {i % 500}" for i in range(4000)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression=codec)
+    source = source_of(tmp_path / "a.parquet", "left")
+    share = ReadShare(2**14, whole_bytes=2**20, single_bytes=2**20)
+    assert len(list(source.within(share).batches())) < 20
+
+
+def test_a_page_header_with_a_number_that_does_not_end_is_refused() -> None:
+    header = bytes([0x15, *[0x80] * 20, 0, 0])  # field 1, a number of 20 bytes, the end
+    with pytest.raises(ValueError, match="makes no sense"):
+        list(pages(lambda place, count: header[place : place + count], 0, len(header)))
+
+
+def test_views_that_look_anywhere_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a column that was sorted: each portion looks at places all over the data."""
+    rows, width = 400, 64
+    views = np.zeros((rows, 4), np.int32)
+    views[:, 0], views[:, 3] = width, np.random.default_rng(1).permutation(rows) * width
+    data = b"".join(b"%064d" % i for i in range(rows))
+    views[:, 1] = np.frombuffer(b"0000", np.int32)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    table = pa.table({"s": pa.Array.from_buffers(pa.string_view(), rows, buffers)})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    read: list[int] = []
+
+    def counted(descriptor: int, place: int, count: int) -> bytes:
+        read.append(count)
+        return spill.read_at(descriptor, place, count)
+
+    monkeypatch.setattr(files, "read_at", counted)
+    check(tmp_path / "a.arrow", table, LITTLE, ["s"])
+    assert sum(read) < 3 * (tmp_path / "a.arrow").stat().st_size
 
 
 def test_a_parquet_page_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None:
