@@ -21,6 +21,7 @@ from matwin.storage.columns import INT64_MAX, INT64_MIN, float_key
 from matwin.storage.errors import InputError
 
 from .attributes import Attribute
+from .keys import float_of_key
 
 SAFETY = 8 * 2.0**-52
 NOTHING = INT64_MIN - 1
@@ -68,17 +69,11 @@ class Finality:
         return self.needed_from(low), up
 
     def _float_shifted(self, key: int, by: float, sign: int) -> int:
-        value = float(float_of(key))
+        value = float_of_key(key)
         with np.errstate(over="ignore"):
             shifted = value + by
             safe = np.float64(shifted + sign * (SAFETY * abs(value) + SAFETY * abs(by)))
         return int(float_key(np.array([safe]))[0])
-
-
-def float_of(key: int) -> float:
-    """The float that has this order key."""
-    bits = np.array([key if key >= 0 else key ^ INT64_MAX], np.int64)
-    return float(bits.view(np.float64)[0])
 
 
 def check_streamable(attribute: Attribute, side: str) -> None:

@@ -35,9 +35,10 @@ from matwin.storage.units import Tolerance, format_size
 
 from .bestmatch import bestmatch_join
 from .feed import Feed, items_of
-from .finality import DONE, float_of
+from .finality import DONE
 from .joining import check_rows_out
 from .judge import Judge
+from .keys import float_of_key
 from .loop import PORTION_SHARE
 from .need import WalkNeed
 from .options import Options, options_of
@@ -218,14 +219,14 @@ class Evaluation:
     def _before(self, at: int) -> int:
         """The order key of the oldest row that counts at this time."""
         if pa.types.is_floating(self._clock.type):
-            return int(float_key(np.array([float_of(at) - self._period]))[0])
+            return int(float_key(np.array([float_of_key(at) - self._period]))[0])
         return max(at - int(self._period), INT64_MIN)
 
     def _is_due(self, at: int) -> bool:
         if self._last_evaluated is None or not self._every:
             return True
         if pa.types.is_floating(self._clock.type):
-            return float_of(at) - float_of(self._last_evaluated) >= self._every
+            return float_of_key(at) - float_of_key(self._last_evaluated) >= self._every
         return at - self._last_evaluated >= self._every
 
     # ── evaluations ──────────────────────────────────────────────────────────────────────────
@@ -289,7 +290,7 @@ def _columns(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
 
 def _times(key: int, rows: int, data_type: pa.DataType) -> pa.Array:
     if pa.types.is_floating(data_type):
-        return pa.array(np.full(rows, float_of(key)), data_type)
+        return pa.array(np.full(rows, float_of_key(key)), data_type)
     values: Int64s = np.full(rows, key, np.int64)
     if data_type == pa.uint64():
         return pa.array(values.view(np.uint64) ^ np.uint64(1 << 63))

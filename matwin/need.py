@@ -18,11 +18,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from matwin.storage.columns import Int64s
+from matwin.storage.columns import cast_columns, plain_type
 from matwin.storage.errors import BudgetError, MatwinError
 from matwin.storage.materialize.tail import smallest_for_row
 from matwin.storage.pool import smallest_budget
@@ -31,7 +29,7 @@ from matwin.storage.units import format_size
 
 from .judge import Judge
 from .paging import FRAMES_TIGHT, bytes_of_pair, rest_min
-from .sizes import BINARIES
+from .sizes import is_encoded, value_bytes
 
 HIDDEN_BYTES = 256
 """Columns and padding that a stored row has and the source's does not."""
@@ -106,34 +104,13 @@ def widest(batch: pa.RecordBatch) -> int:
     """The bytes of the widest row, its values plain, as a message of its own."""
     if batch.num_rows == 0:
         return 0
-    lengths: Int64s = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        lengths += _lengths(column)
-    at = int(lengths.argmax())
-    is_plain = not any(pa.types.is_dictionary(field.type) for field in batch.schema)
-    decoded = 0 if is_plain else int(lengths[at])
-    return int(pa.ipc.get_record_batch_size(batch.slice(at, 1))) + decoded
-
-
-def _lengths(column: pa.Array) -> Int64s | int:
-    """The bytes of each value beyond what all have; lists are reckoned at their values' average."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        own = _lengths(column.dictionary)
-        if isinstance(own, int) or len(own) == 0:
-            return own
-        decoded: Int64s = own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
-        return decoded
-    if pa.types.is_struct(kind):
-        return sum(map(_lengths, column.flatten()))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each: int = -(-column.values.nbytes // max(len(column.values), 1))
-        return each * _numbers(pc.list_value_length(column))
-    if any(test(kind) for test in BINARIES):
-        return _numbers(pc.binary_length(column))
-    return 0
-
-
-def _numbers(lengths: pa.Array) -> Int64s:
-    found: Int64s = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    sizes = [value_bytes(column) for column in batch.columns]
+    lengths = sum(sizes)
+    row = batch.slice(0 if isinstance(lengths, int) else int(lengths.argmax()), 1)
+    longest = 0  # of runs, whose row is not known
+    if is_encoded(row):
+        is_run = [pa.types.is_run_end_encoded(data_type) for data_type in row.schema.types]
+        longest = sum(size for size, run in zip(sizes, is_run, strict=True) if run)
+        plain = [field.with_type(plain_type(field.type)) for field in row.schema]
+        row = cast_columns(row, pa.schema(plain))
+    return int(pa.ipc.get_record_batch_size(row)) + longest

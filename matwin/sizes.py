@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.storage.columns import Int64s
+
 BINARIES = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
 )  # fmt: skip
-
-
+OFFSET = 8
 _DECODED = {
     data_type.id
     for data_type in (
@@ -31,34 +32,54 @@ def column_bytes(columns: int) -> int:
 
 def plain_bytes(batch: pa.RecordBatch) -> int:
     """The bytes of a batch's rows, decoded."""
-    if not any(data_type.id in _DECODED for data_type in batch.schema.types):
+    if not is_encoded(batch):
         return int(batch.nbytes)
     return sum(map(_column_bytes, batch.columns))
 
 
+def is_encoded(batch: pa.RecordBatch) -> bool:
+    """Whether a column's values are elsewhere than in it."""
+    return any(data_type.id in _DECODED for data_type in batch.schema.types)
+
+
 def _column_bytes(column: pa.Array) -> int:
-    if pa.types.is_dictionary(column.type):
-        lengths = _lengths(column.dictionary)
-        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
-    if pa.types.is_run_end_encoded(column.type):
-        return int(pc.max(_lengths(column.values)).as_py() or 0) * len(column)
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        return int(pc.sum(_lengths(column)).as_py() or 0)
-    return int(column.nbytes)
+    if column.type.id not in _DECODED:
+        return int(column.nbytes)
+    found = value_bytes(column)
+    return found * len(column) if isinstance(found, int) else int(found.sum())
 
 
-def _lengths(values: pa.Array) -> pa.Array:
-    """The bytes of each value, with its offset."""
-    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        return _view_lengths(values)
-    if any(test(values.type) for test in BINARIES):
-        return pc.add(pc.cast(pc.binary_length(values), pa.int64()), 8)
-    each = values.nbytes // max(len(values), 1)
-    return pa.array(np.full(len(values), each + 8))
+def value_bytes(column: pa.Array) -> Int64s | int:
+    """The bytes of each value once it is plain, with its offset; a single number where all take as
+    much.  Lists are reckoned at the average of what is in them, runs at the longest."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        own = value_bytes(column.dictionary)
+        if isinstance(own, int) or len(own) == 0:
+            return own if isinstance(own, int) else OFFSET
+        return own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    if pa.types.is_run_end_encoded(kind):
+        return int(np.max(value_bytes(column.values), initial=0))
+    if pa.types.is_struct(kind):
+        return sum(map(value_bytes, column.flatten()))
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return _view_lengths(column) + OFFSET
+    if any(test(kind) for test in BINARIES):
+        return _numbers(pc.binary_length(column)) + OFFSET
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        each: int = -(-column.values.nbytes // max(len(column.values), 1))
+        return each * _numbers(pc.list_value_length(column)) + OFFSET
+    return int(-(-column.nbytes // max(len(column), 1)))
 
 
-def _view_lengths(values: pa.Array) -> pa.Array:
+def _numbers(lengths: pa.Array) -> Int64s:
+    found: Int64s = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _view_lengths(values: pa.Array) -> Int64s:
     """A view begins with its length; what null ones say is not to be looked at."""
     views = np.frombuffer(values.buffers()[1], np.int32)[4 * values.offset :][: 4 * len(values) : 4]
     there = pc.is_valid(values).to_numpy(zero_copy_only=False)
-    return pa.array(np.where(there, views, 0).astype(np.int64) + 8)
+    found: Int64s = np.where(there, views, 0).astype(np.int64)
+    return found

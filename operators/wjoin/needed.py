@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from matwin.finality import DONE, SAFETY, float_of
+from matwin.finality import DONE, SAFETY
+from matwin.keys import float_of_key
 from matwin.storage.columns import INT64_MAX, INT64_MIN, float_key
 
 from .constraints import Matrix
@@ -38,7 +39,7 @@ def _shifted(frontier: int, by: float, is_float: bool) -> int:
         return frontier
     if not is_float:
         return max(min(frontier - int(by), INT64_MAX), INT64_MIN)
-    value = float_of(frontier)
+    value = float_of_key(frontier)
     with np.errstate(over="ignore"):
         safe = np.float64(value - by - (SAFETY * abs(value) + SAFETY * abs(by)))
     return int(float_key(np.array([safe]))[0])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,11 @@ from questions import as_bag
 from support import campaign
 
 import matwin
+from matwin.need import widest
 from matwin.report import Report
 from matwin.storage import BudgetError, Store
+
+LIST = pa.list_(pa.uint8())
 
 PAGE = 4096
 SMALLEST = 32 * PAGE
@@ -234,6 +238,23 @@ def window_join(random: np.random.Generator) -> Callable[[int], Any]:
         return bag
 
     return run
+
+
+@pytest.mark.parametrize("kind", ["string", "string_view", "dictionary", "runs", "struct", "list"])
+def test_the_widest_row_is_found_however_its_values_are_kept(kind: str) -> None:
+    """Neither less than it takes, nor what the other rows take as well."""
+    texts = ["x" * 100] * 99 + ["y" * 5000, None] + ["z" * 50] * 99
+    plain = pa.array(texts, pa.large_string())
+    column = {
+        "string": lambda: pa.array(texts),
+        "string_view": lambda: pa.array(texts, pa.string_view()),
+        "dictionary": lambda: pa.array(texts).dictionary_encode(),
+        "runs": lambda: pc.run_end_encode(plain),
+        "struct": lambda: pa.StructArray.from_arrays([plain], ["s"]),
+        "list": lambda: pa.array([None if t is None else list(t.encode()) for t in texts], LIST),
+    }[kind]()
+    row = widest(pa.record_batch({"t": np.arange(len(texts)), "s": column}))
+    assert 5000 <= row <= 5500
 
 
 @pytest.mark.proof("announced budgets work")
