@@ -3,7 +3,8 @@
     "day*.parquet"  ─▶  [day1, day2, …]  ─▶  one schema  ─▶  batches, file after file
 
 Each format is a class that knows a file's columns without reading its rows, and reads them in
-pieces: of 65536 rows (Parquet), of 1 MiB (CSV), or as they were written (IPC).
+portions of bytes (`shares.py`): Parquet by its pages (`parquet.py`), Arrow IPC by its buffers
+(`ipc.py`), CSV in blocks of 1 MiB, which a row must fit.
 
 Invariants:
 * The files of one list have the same column names.  Their types are brought to a common one that
