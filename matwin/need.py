@@ -110,7 +110,8 @@ def widest(batch: pa.RecordBatch) -> int:
     longest = 0  # of runs, whose row is not known
     if is_encoded(row):
         is_run = [pa.types.is_run_end_encoded(data_type) for data_type in row.schema.types]
-        longest = sum(size for size, run in zip(sizes, is_run, strict=True) if run)
+        runs = [size for size, run in zip(sizes, is_run, strict=True) if run]
+        longest = sum(size for size in runs if isinstance(size, int))
         plain = [field.with_type(plain_type(field.type)) for field in row.schema]
         row = cast_columns(row, pa.schema(plain))
     return int(pa.ipc.get_record_batch_size(row)) + longest

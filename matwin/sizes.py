@@ -57,7 +57,8 @@ def value_bytes(column: pa.Array) -> Int64s | int:
         own = value_bytes(column.dictionary)
         if isinstance(own, int) or len(own) == 0:
             return own if isinstance(own, int) else OFFSET
-        return own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        decoded: Int64s = own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        return decoded
     if pa.types.is_run_end_encoded(kind):
         return int(np.max(value_bytes(column.values), initial=0))
     if pa.types.is_struct(kind):
