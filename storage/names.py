@@ -20,7 +20,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 def listed(names: Sequence[str]) -> str:
     """The names for a message: the first of them, and how many more there are.
 
-    >>> print(listed(["t", "k"]), listed([f"c{n}" for n in range(10_000)])[-28:])
+    >>> print(listed(["t", "k"]), listed([f"c{n}" for n in range(10_000)])[-27:])
     ['t', 'k'] 'c18', 'c19', … 9,980 more]
     """
     if len(names) <= SHOWN:

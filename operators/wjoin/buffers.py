@@ -138,6 +138,11 @@ class Buffer:
         return self._array_bytes + self._array_bytes // 4 + 2 * self.table.nbytes
 
     @property
+    def row_bytes(self) -> int:
+        """What a new row takes beside its values, while the arrays grow for it."""
+        return int(5 * self._nodes.strides[0] // 2)
+
+    @property
     def _array_bytes(self) -> int:
         arrays = (self._nodes, self._second, self._places)
         return sum(array.nbytes for array in arrays if array is not None)

@@ -115,8 +115,12 @@ class Forward:
 
     @property
     def needed_bytes(self) -> int:
-        """What the windows take, and rows that wait."""
-        waiting = sum(3 * portion.size for rows in self.waiting for portion in rows)
+        """What the windows take, and rows that wait, with what they will take in their window."""
+        waiting = sum(
+            3 * portion.size + portion.rows.num_rows * buffer.row_bytes
+            for buffer, rows in zip(self.buffers, self.waiting, strict=True)
+            for portion in rows
+        )
         return _held_bytes(self.buffers) + waiting + self._output.share_bytes
 
     def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
