@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -41,14 +42,17 @@ from matwin.storage.units import format_size
 from .ipc import batches as ipc_batches
 from .ipc import can_be_cut, largest_batch
 from .ipc_layout import is_little_endian, is_stream
-from .parquet import Reader, opened
+from .parquet import Reader, described
 from .reading import Source, checked_schema, first_line, sliced, validated
-from .shares import ROOMY, ReadShare
+from .shares import ReadShare
 from .spill import read_at
 
-CSV_BLOCK_BYTES = 2**20
+CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**20
+CSV_BLOCKS_AHEAD = 32
 CSV_SAMPLE_BYTES = 8 * 2**20
 
+_LONG_ROW = ("straddl", "Empty CSV file or block")
+"""What Arrow says of a row that is longer than a block; the latter where it is the header."""
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -79,17 +83,14 @@ class Parquet(File):
     """Columns in row groups; a row group is decoded piece by piece."""
 
     def described(self) -> File:
-        with opened(self.path, 1, ROOMY) as file:
-            about = file.metadata
-            size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-            return replace(
-                self, schema=file.schema_arrow, bytes_hint=size, rows_hint=about.num_rows
-            )
+        schema, size, rows = described(self.path)
+        return replace(self, schema=schema, bytes_hint=size, rows_hint=rows)
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        with opened(self.path, len(columns), share) as file, Path(self.path).open("rb") as raw:
+        with Path(self.path).open("rb") as raw:
             get = partial(read_at, raw.fileno())
-            yield from Reader(file, get, columns, share, self.path).batches()
+            with Reader(self.path, get, columns, share) as reader:
+                yield from reader.batches()
 
 
 class Csv(File):
@@ -114,9 +115,39 @@ class Csv(File):
             return replace(self, schema=reader.schema, bytes_hint=size)
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        # Arrow reads 32 blocks ahead, so they are small.
-        with self._text() as text, self._opened(text, CSV_BLOCK_BYTES, columns) as reader:
-            yield from reader
+        # Arrow reads 32 blocks ahead, so they are small, and grow where a row is longer than one.
+        block = max(CSV_BLOCK_BYTES_MIN, min(share.portion_bytes // 2, CSV_BLOCK_BYTES))
+        done = 0
+        while True:
+            try:
+                for batch in self._rest(columns, block, done):
+                    done += batch.num_rows
+                    yield batch
+                return
+            except pa.ArrowInvalid as e:
+                if not any(words in str(e) for words in _LONG_ROW):
+                    raise
+                block = self._larger(block, share)
+
+    def _rest(self, columns: Sequence[str], block: int, first: int) -> Iterator[pa.RecordBatch]:
+        """The rows from a number on."""
+        with self._text() as text, self._opened(text, block, columns) as reader:
+            for batch in reader:
+                if first < batch.num_rows:
+                    yield batch.slice(first)
+                first = max(first - batch.num_rows, 0)
+
+    def _larger(self, block: int, share: ReadShare) -> int:
+        """A block for rows that are longer than this one, if the share has room for it."""
+        largest = share.whole_bytes // CSV_BLOCKS_AHEAD
+        if block < largest:
+            return min(8 * block, largest)
+        with self._text() as text:
+            size = longest_row(text)
+        raise share.refusal(
+            f"file {self.path!r}: a row takes {format_size(size)} and 32 of them are read ahead",
+            CSV_BLOCKS_AHEAD * size, "write it as Parquet",
+        )  # fmt: skip
 
     def _text(self) -> Any:
         return pa.input_stream(self.path, compression="detect")
@@ -129,7 +160,7 @@ class Csv(File):
                 "pass pyarrow.csv.open_csv(..., convert_options=...) with the column's type"
             )
         if "straddl" in error:
-            return f"a row is longer than {CSV_BLOCK_BYTES} bytes; write the file as Parquet"
+            return f"a row is longer than {CSV_SAMPLE_BYTES} bytes; write the file as Parquet"
         return super().explained(named)
 
     def _column_name(self, match: re.Match[str]) -> str:
@@ -153,6 +184,23 @@ class _Head(io.RawIOBase):
         buffer[: len(data)] = data
         self._left -= len(data)
         return len(data)
+
+
+def longest_row(text: Any) -> int:
+    """The bytes of the longest row of a CSV text, line breaks in quotes included.
+
+    >>> longest_row(io.BytesIO(b'a,b\\n1,"x\\ny"\\n22,z'))
+    8
+    """
+    longest = start = at = quotes = 0
+    while data := text.read(CSV_BLOCK_BYTES):
+        found = np.frombuffer(data, np.uint8)
+        inside = (quotes + np.cumsum(found == ord('"'))) & 1
+        ends = at + 1 + np.flatnonzero((found == ord("\n")) & (inside == 0))
+        longest = max(longest, int(np.diff(ends, prepend=start).max(initial=0)))
+        start, quotes = int(ends[-1]) if len(ends) else start, int(inside[-1])
+        at += len(data)
+    return max(longest, at - start)
 
 
 class Ipc(File):

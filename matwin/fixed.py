@@ -114,7 +114,7 @@ class Evaluation:
         self._options = options
         self._report = options.report or Report()
         self._sides = {name: Side.of(clock, name) for name in ("left", "right")}
-        share = ReadShare.of(options.budget_bytes // 2, sources=2)
+        share = ReadShare.of(options.budget_bytes // 2, 2, options.scratch)
         self._sources = {name: source.within(share) for name, source in sources.items()}
         self._last_evaluated: int | None = None
         self._items = {name: items_of(source) for name, source in self._sources.items()}

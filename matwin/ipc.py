@@ -319,7 +319,7 @@ def batches(
     for message in messages(read_at, size):
         if message.kind != RECORDS:
             continue
-        with Spill(name) as spill:
+        with Spill(name, share.scratch) as spill:
             batch = Batch(read_at, message, schema, names, spill)
             if batch.bytes <= share.portion_bytes:
                 yield _decoded(read_at, message, schema).select(names)

@@ -53,7 +53,7 @@ class Join:
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }
         self.output = Output(question, self.sides)
-        share = ReadShare.of(options.budget_bytes, sources=2)
+        share = ReadShare.of(options.budget_bytes, 2, options.scratch)
         self._sources = {"left": left.within(share), "right": right.within(share)}
         self._is_live = any(isinstance(s, Stream) and s.is_live for s in (left, right))
 

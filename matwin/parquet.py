@@ -24,11 +24,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from matwin.storage.machine import release_unused
 from matwin.storage.units import format_size
 
 from .ipc_layout import ReadAt
 from .parquet_pages import DICTIONARY_PAGE, Page, longest_text, pages
-from .shares import ReadShare
+from .shares import ROOMY, ReadShare
 from .spill import Spill
 
 BATCH_ROWS = 2**14
@@ -62,20 +63,48 @@ def opened(path: str, columns: int, share: ReadShare) -> pq.ParquetFile:
     )
 
 
-class Reader:
-    """Some columns of an open file."""
+def described(path: str) -> tuple[pa.Schema, int, int]:
+    """The columns of a file, what it takes when it is decoded, and its rows."""
+    with opened(path, 1, ROOMY) as file:
+        about, schema = file.metadata, file.schema_arrow
+        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        rows = int(about.num_rows)
+    del file, about
+    _give_back(len(schema))
+    return schema, size, rows
 
-    def __init__(
-        self, file: pq.ParquetFile, read_at: ReadAt, names: Sequence[str], share: ReadShare,
-        path: str,
-    ) -> None:  # fmt: skip
-        self._file, self._read_at, self._names, self._share = file, read_at, names, share
-        self._path = path
-        self._leaves = leaves_of(file)
+
+def _give_back(columns: int) -> None:
+    """A footer takes 3.5 KB for each column, which the C library would keep."""
+    if columns > COLUMNS_MAX:
+        release_unused()
+
+
+class Reader:
+    """Some columns of a file."""
+
+    def __init__(self, path: str, read_at: ReadAt, names: Sequence[str], share: ReadShare) -> None:
+        self._path, self._read_at, self._names, self._share = path, read_at, names, share
+        self._file = opened(path, len(names), share)
+        self._leaves = leaves_of(self._file)
+        self._groups = self._file.metadata.num_row_groups
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Give up the file and its footer."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            _give_back(len(self._leaves))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        for group in range(self._file.metadata.num_row_groups):
+        for group in range(self._groups):
             columns = self._columns(group)
             rows = self._rows(columns)
             if self._is_little(columns):
@@ -100,11 +129,13 @@ class Reader:
     # ── columns in groups ────────────────────────────────────────────────────────────────────
 
     def _by_groups(self, group: int, columns: list[Column], rows: int) -> Iterator[pa.RecordBatch]:
-        with Spill(f"file {self._path!r}") as spill:
+        with Spill(f"file {self._path!r}", self._share.scratch) as spill:
             parts = [
                 _Slices(spill, self._batches_of(group, some, rows), rows)
                 for some in self._divided(columns)
             ]
+            if group == self._groups - 1:  # all that is still to be read has been put down
+                self._close()
             names = [name for part in parts for name in part.names]
             for number in range(parts[0].count):
                 arrays = [column for part in parts for column in part.read(number).columns]

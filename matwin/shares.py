@@ -3,6 +3,7 @@
     budget ─▶ divided by the sources ─▶ portion  rows that are handed over at once
                                      ─▶ whole    what is open while rows are read: pages, buffers
                                      ─▶ single   the same, where one column is read by itself
+    scratch ─▶ where a source puts down what it can't hold
 
 Portions are counted by whoever takes them.  What is open is not: it is small (2 MB for a usual
 Parquet file) and bounded by these figures, whatever the file is like.
@@ -11,6 +12,7 @@ Parquet file) and bounded by these figures, whatever the file is like.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from matwin.storage.errors import BudgetError
 from matwin.storage.units import format_size
@@ -39,9 +41,13 @@ class ReadShare:
     """The same, of a single column."""
     sources: int = 1
     """How many sources share the budget."""
+    scratch: str | Path | None = None
+    """The folder for what is put down; None is the system's."""
 
     @classmethod
-    def of(cls, budget_bytes: int, sources: int = 1) -> ReadShare:
+    def of(
+        cls, budget_bytes: int, sources: int = 1, scratch: str | Path | None = None
+    ) -> ReadShare:
         """The share of one source of several.
 
         >>> ReadShare.of(2**27, sources=2).portion_bytes >> 20
@@ -50,7 +56,7 @@ class ReadShare:
         each = budget_bytes // sources
         portion = max(PORTION_BYTES_MIN, min(each // PORTION_SHARE, PORTION_BYTES_MAX))
         whole = max(WHOLE_BYTES_MIN, each // WHOLE_SHARE)
-        return cls(portion, whole, max(SINGLE_BYTES_MIN, each // WHOLE_SHARE), sources)
+        return cls(portion, whole, max(SINGLE_BYTES_MIN, each // WHOLE_SHARE), sources, scratch)
 
     def refusal(self, what: str, size: int, remedy: str) -> BudgetError:
         """The error about something of `size` bytes that can only be read whole."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from matwin.storage.errors import StoreError
@@ -16,9 +17,9 @@ from matwin.storage.errors import StoreError
 class Spill(io.RawIOBase):
     """Bytes on disk, as a file for whoever writes and by place for whoever reads."""
 
-    def __init__(self, name: str) -> None:
-        """`name` is how errors call the source."""
-        self._name = name
+    def __init__(self, name: str, folder: str | Path | None = None) -> None:
+        """`name` is how errors call the source; None is the system's folder."""
+        self._name, self._folder = name, folder
         self._file: Any = None
         self.size = 0
 
@@ -30,14 +31,14 @@ class Spill(io.RawIOBase):
         view = memoryview(data).cast("B")
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+                self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
             done = 0
             while done < len(view):
                 done += os.pwrite(self._file.fileno(), view[done:], self.size + done)
         except OSError as e:
             raise StoreError(
-                f"{self._name}: its rows can't be kept in {tempfile.gettempdir()}: {e}; free some "
-                "space there, or set TMPDIR to another folder"
+                f"{self._name}: its rows can't be kept in {self._folder or tempfile.gettempdir()}: "
+                f"{e}; free some space there, or name another folder with scratch="
             ) from e
         self.size += done
         return done

@@ -91,11 +91,11 @@ class _Kept:
             self.batches.append(validated(batch, name))
             size += batch.nbytes
             if size > share.whole_bytes // 4:
-                self._write(reader.schema, rest, name)
+                self.spill = Spill(name, share.scratch)
+                self._write(self.spill, reader.schema, rest)
 
-    def _write(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], name: str) -> None:
-        self.spill = Spill(name)
-        with pa.ipc.new_stream(self.spill, schema) as writer:
+    def _write(self, spill: Spill, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        with pa.ipc.new_stream(spill, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
 

@@ -9,6 +9,7 @@ the memory, so they count as free.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +54,13 @@ def resident_bytes(root: Path = ROOT) -> tuple[int, int]:
     except OSError:
         return 0, 0  # not Linux
     return found.get("VmRSS:", 0) * 1024, found.get("VmHWM:", 0) * 1024
+
+
+def release_unused() -> None:
+    """Have the C library give back what it keeps for reuse; only glibc can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, _Version]]:

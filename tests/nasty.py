@@ -186,17 +186,34 @@ def _reader(rows: int, width: int) -> Any:
     )
 
 
+def _pandas(rows: int, width: int) -> Any:
+    import pandas
+
+    return pandas.DataFrame({"t": np.arange(rows), "p": ["x" * width] * rows})
+
+
+def _polars(rows: int, width: int) -> Any:
+    import polars
+
+    return polars.DataFrame({"t": np.arange(rows), "p": ["x" * width] * rows})
+
+
 MADE: dict[str, Callable[[int, int], Any]] = {
     "duckdb": _query, "generator": _batches, "stream": _stream, "dicts": _dicts, "reader": _reader,
 }  # fmt: skip
+FRAMES: dict[str, Callable[[int, int], Any]] = {"pandas": _pandas, "polars": _polars}
+"""What holds all its rows in memory by itself."""
 
 # ── joins ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _epsilon(left: Any, right: Any, **options: Any) -> Any:
-    import matwin
+def _epsilon(how: str) -> Callable[..., Any]:
+    def join(left: Any, right: Any, **options: Any) -> Any:
+        import matwin
 
-    return matwin.epsilon_join(left, right, on={"t": 0}, **options)
+        return matwin.epsilon_join(left, right, on={"t": 0}, how=how, **options)
+
+    return join
 
 
 def _best(how: str) -> Callable[..., Any]:
@@ -224,9 +241,20 @@ def _only_left(left: Any, right: Any, **options: Any) -> Any:
     return matwin.epsilon_join(left, narrow, on={"t": 0}, how="left", **options)
 
 
+def _fixed(left: Any, right: Any, **options: Any) -> Any:
+    """A join for every row, so few rows will do."""
+    import matwin
+
+    return matwin.fixed_window_join(left, right, time="t", period=0, on={"t": 0}, **options)
+
+
 JOINS: dict[str, Callable[..., Any]] = {
-    "epsilon": _epsilon, "best left": _best("left"), "best full": _best("full"), "window": _window,
-    "narrow": _only_left,
+    "epsilon": _epsilon("inner"), "best left": _best("left"), "best full": _best("full"),
+    "window": _window, "narrow": _only_left,
+}  # fmt: skip
+MORE_JOINS: dict[str, Callable[..., Any]] = {
+    "epsilon left": _epsilon("left"), "epsilon full": _epsilon("full"),
+    "best inner": _best("inner"), "fixed": _fixed,
 }  # fmt: skip
 
 
@@ -236,13 +264,14 @@ def run(kind: str, join: str, path: str, rows: int, width: int, memory: int) -> 
     from matwin.storage.errors import MatwinError
 
     warm = pa.table({"t": np.arange(100)})
-    JOINS[join](warm, warm, memory=memory).read_all()
+    joined = {**JOINS, **MORE_JOINS}[join]
+    joined(warm, warm, memory=memory).read_all()
     Path("/proc/self/clear_refs").write_text("5")
     start, report = resident("VmRSS"), matwin.Report()
     found, error = 0, ""
     try:
         left, right = (_source(kind, path, rows, width) for _ in range(2))
-        for batch in JOINS[join](left, right, memory=memory, report=report):
+        for batch in joined(left, right, memory=memory, report=report):
             found += batch.num_rows
     except MatwinError as e:
         error = f"{type(e).__name__}: {e}"
@@ -272,8 +301,8 @@ def read(kind: str, path: str, rows: int, width: int, memory: int) -> dict[str, 
 
 
 def _source(kind: str, path: str, rows: int, width: int) -> Any:
-    if kind in MADE:
-        return MADE[kind](rows, width)
+    if kind not in FILES:
+        return {**MADE, **FRAMES}[kind](rows, width)
     if kind == "jsonl":
         from matwin.tools.jsonl import JsonLinesFile
 

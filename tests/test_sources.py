@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -421,8 +422,49 @@ def test_csv_details(tmp_path: Path) -> None:
     assert table.to_pydict() == {"t": [1, 2], 'a, "b"': ["two\nlines", ""], "none": ["", ""]}
     path.write_text("t,name\n")
     assert source_of(path, "left").schema.types == [pa.string(), pa.string()]
-    path.write_text("t\n" + "x" * 2**22 + "\n")
-    refused(path, "a row is longer")
+
+
+def test_csv_rows_that_are_longer_than_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    sizes = [*[1] * 30_000, 200_000, *[1] * 100, 900_000, 1]
+    path.write_text("t,p\n" + "".join(f"{i},{'x' * n}\n" for i, n in enumerate(sizes)))
+    rows = rows_of(source_of(path, "left").within(ReadShare.of(2**23, 2)))
+    assert rows["t"].to_pylist() == list(range(len(sizes)))
+    assert [len(text) for text in rows["p"].to_pylist()] == sizes
+
+
+def test_csv_rows_that_are_too_long_are_refused_with_a_budget_that_works(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('t,p\n1,"a\n' + "x" * 3_000_000 + '"\n2,b\n')
+    source = source_of(path, "left")
+    with pytest.raises(BudgetError, match=r"a row takes 2\.861 MiB") as caught:
+        rows_of(source.within(ReadShare.of(2**23, 2)))
+    assert rows_of(source.within(ReadShare.of(caught.value.smallest_bytes, 2))).num_rows == 2
+
+
+def test_csv_headers_that_are_longer_than_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    names = [f"column {i}" for i in range(10_000)]
+    path.write_text(",".join(names) + "\n" + ",".join(["1"] * 10_000) + "\n")
+    rows = rows_of(source_of(path, "left").within(ReadShare.of(2**23, 2)))
+    assert rows.shape == (1, 10_000)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "ipc", "duckdb"])
+def test_what_a_source_puts_down_goes_to_the_scratch_folder(tmp_path: Path, kind: str) -> None:
+    """A folder that is not there says where it went."""
+    table = pa.table({f"c{i}": np.arange(30_000) for i in range(600)})
+    if kind == "parquet":
+        pq.write_table(table.slice(0, 2), tmp_path / "a.parquet")
+        data: Any = tmp_path / "a.parquet"
+    elif kind == "ipc":
+        feather.write_feather(table.select(range(10)), tmp_path / "a.arrow", compression="lz4")
+        data = tmp_path / "a.arrow"
+    else:
+        data = duckdb.sql("select i, i + 1 as j from range(1_000_000) r(i)")
+    share = ReadShare.of(2**20, 2, scratch=tmp_path / "gone")
+    with pytest.raises(StoreError, match=f"can't be kept in {tmp_path / 'gone'}"):
+        rows_of(source_of(data, "left").within(share))
 
 
 def test_quoted_line_breaks_at_the_edges_of_blocks(tmp_path: Path) -> None:

@@ -88,10 +88,11 @@ class WindowLoop:
     def _feed(self, number: int, source: Source) -> Feed:
         name = self._question.names[number]
         report = self._report.streams.setdefault(name, StreamReport())
-        source = source.within(ReadShare.of(self._options.budget_bytes, len(self._question.names)))
+        options, count = self._options, len(self._question.names)
+        source = source.within(ReadShare.of(options.budget_bytes, count, options.scratch))
         items = items_of(source)
         if isinstance(source, Stream) and source.is_live:
-            share = self._options.budget_bytes // PORTION_SHARE // len(self._question.names)
+            share = options.budget_bytes // PORTION_SHARE // count
             items = self._inboxes[number] = Inbox(items, self._bell, name, share)
         side = self._question.sides[number]
         return Feed(source, side, report, side.grid.order.limits, items)

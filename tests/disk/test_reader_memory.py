@@ -3,10 +3,12 @@ control group of the budget and 250 MB, the libraries and the page cache include
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
-from nasty import FILES, JOINS, MADE, MB, run, written
+from nasty import FILES, FRAMES, JOINS, MADE, MB, MORE_JOINS, run, written
 from proofs import tried
 from support import call_in_child, campaign, memory_limit
 
@@ -19,27 +21,63 @@ USUAL = [
     ("ipc stream lz4", "epsilon", 10_000), ("csv", "narrow", 900_000),
     ("stream", "window", 1_000_000),
 ]  # fmt: skip
-MANY = [(kind, join, 10_000) for kind in (*FILES, *MADE) for join in JOINS] + [
+MANY = (
+    [(kind, join, 10_000) for kind in (*FILES, *MADE) for join in JOINS]
     # DuckDB works on 2,048 rows at a time, so much wider ones are too much for itself.
-    (kind, join, width)
-    for kind in (*FILES, *MADE)
-    for join in ("epsilon", "window")
-    for width in (100_000, 900_000)
-    if kind != "duckdb" and "columns" not in kind
-]
-CASES = MANY if campaign(0, 1) else USUAL
+    + [
+        (kind, join, width)
+        for kind in (*FILES, *MADE)
+        for join in ("epsilon", "window")
+        for width in (100_000, 900_000)
+        if kind != "duckdb" and "columns" not in kind
+    ]
+    + [
+        (kind, join, 100_000)
+        for kind in ("parquet", "csv", "ipc file lz4", "jsonl", "generator")
+        for join in MORE_JOINS
+    ]
+)
+CASES = [(*case, BUDGET, 10 * BUDGET // case[2]) for case in (MANY if campaign(0, 1) else USUAL)]
+LARGE = [
+    ("parquet", "window", 10_000, 64, 40_000), ("parquet", "epsilon", 100_000, 64, 4_000),
+    ("parquet plain", "window", 1_000_000, 64, 300), ("parquet", "best full", 1_000_000, 64, 300),
+    ("parquet columns", "window", 80_000, 64, 1_500),
+    ("ipc file lz4", "window", 10_000, 40, 40_000), ("ipc stream", "epsilon", 10_000, 40, 40_000),
+    ("csv", "window", 900_000, 64, 700), ("dicts", "window", 1_000_000, 64, 640),
+    ("generator", "epsilon", 1_000_000, 72, 640), ("generator", "best left", 1_000_000, 72, 640),
+    ("duckdb", "window", 40_000, 16, 4_000),
+    # The caller has these rows in memory, as many as fit the control group.
+    ("pandas", "window", 10_000, 8, 4_000), ("polars", "window", 10_000, 8, 4_000),
+]  # fmt: skip
+if campaign(0, 1):
+    CASES += [(*case[:3], case[3] * 2**20, case[4]) for case in LARGE]
 
 
 @pytest.mark.proof("memory: wide rows and nasty files in a cgroup")
-@pytest.mark.parametrize(("kind", "join", "width"), CASES)
-def test_inside_a_memory_cgroup(tmp_path: Path, kind: str, join: str, width: int) -> None:
+@pytest.mark.parametrize(("kind", "join", "width", "budget", "rows"), CASES)
+def test_inside_a_memory_cgroup(
+    tmp_path: Path, kind: str, join: str, width: int, budget: int, rows: int
+) -> None:
     """It finishes with the right count, or says beforehand why not; nobody is killed."""
-    rows = 10 * BUDGET // width
+    if kind in FRAMES and importlib.util.find_spec(kind) is None:
+        pytest.skip(f"{kind} is not installed")
     path = call_in_child(written, kind, str(tmp_path), rows, width) if kind in FILES else ""
-    with memory_limit(BUDGET + BESIDE) as group:
-        told = call_in_child(run, kind, join, path, rows, width, BUDGET, before=group.enter)
+    told = _limited(budget, kind, join, path, rows, width)
     tried()
     few = 20_000 if kind == "parquet late" else 0
     is_refused = told["error"].startswith("BudgetError") and told["rows"] == 0
-    assert told["rows"] == rows + few or (is_refused and CASES is MANY), told
+    assert told["rows"] == rows + few or (is_refused and campaign(0, 1)), told
     assert told["process"] > 0
+
+
+def _limited(budget: int, *case: Any) -> dict[str, Any]:
+    """Run a case in a control group.  Who is killed may have compiled kernels, which takes more
+    than the group has: it has another try once they are kept."""
+    for _ in range(2):
+        with memory_limit(budget + BESIDE) as group:
+            try:
+                return call_in_child(run, *case, budget, before=group.enter)  # type: ignore[no-any-return]
+            except AssertionError as e:
+                error = e
+        call_in_child(run, *case, budget)
+    raise error
