@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.machine import release_unused
 from matwin.storage.names import listed
 from matwin.storage.units import format_size
 
@@ -44,7 +45,7 @@ from .ipc import can_be_cut, largest_batch
 from .ipc_layout import is_little_endian, is_stream
 from .parquet import Reader, described
 from .reading import Source, checked_schema, first_line, sliced, validated
-from .shares import ReadShare
+from .shares import PORTION_SHARE, WHOLE_SHARE, ReadShare
 from .spill import read_at
 
 CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**20
@@ -111,8 +112,10 @@ class Csv(File):
     def described(self) -> File:
         is_compressed = self.path.lower().endswith(_COMPRESSED)
         with self._text() as text, self._opened(_Head(text), CSV_SAMPLE_BYTES) as reader:
-            size = None if is_compressed else self.size
-            return replace(self, schema=reader.schema, bytes_hint=size)
+            schema = reader.schema
+        del reader
+        release_unused()  # the sample, which took several times its size
+        return replace(self, schema=schema, bytes_hint=None if is_compressed else self.size)
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
         # Arrow reads 32 blocks ahead, so they are small, and grow where a row is longer than one.
@@ -139,15 +142,18 @@ class Csv(File):
 
     def _larger(self, block: int, share: ReadShare) -> int:
         """A block for rows that are longer than this one, if the share has room for it."""
-        largest = share.whole_bytes // CSV_BLOCKS_AHEAD
+        is_small = share.portion_bytes < CSV_BLOCK_BYTES
+        largest = share.portion_bytes if is_small else share.whole_bytes // CSV_BLOCKS_AHEAD
         if block < largest:
-            return min(8 * block, largest)
+            return min(2 * block, largest)
         with self._text() as text:
             size = longest_row(text)
+        is_short = size <= CSV_BLOCK_BYTES  # a larger portion will do
         raise share.refusal(
             f"file {self.path!r}: a row takes {format_size(size)} and 32 of them are read ahead",
-            CSV_BLOCKS_AHEAD * size, "write it as Parquet",
-        )  # fmt: skip
+            size * (PORTION_SHARE // WHOLE_SHARE if is_short else CSV_BLOCKS_AHEAD),
+            "write it as Parquet",
+        )
 
     def _text(self) -> Any:
         return pa.input_stream(self.path, compression="detect")
@@ -180,10 +186,15 @@ class _Head(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._text.read(min(len(buffer), self._left))
-        buffer[: len(data)] = data
-        self._left -= len(data)
-        return len(data)
+        done, count = 0, min(len(buffer), self._left)
+        while done < count:
+            data = self._text.read(min(count - done, CSV_BLOCK_BYTES))
+            if not data:
+                break
+            buffer[done : done + len(data)] = data
+            done += len(data)
+        self._left -= done
+        return done
 
 
 def longest_row(text: Any) -> int:

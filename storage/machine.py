@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 ROOT = Path("/")
 
 
@@ -57,7 +59,8 @@ def resident_bytes(root: Path = ROOT) -> tuple[int, int]:
 
 
 def release_unused() -> None:
-    """Have the C library give back what it keeps for reuse; only glibc can."""
+    """Have Arrow and the C library give back what they keep for reuse; of the latter glibc can."""
+    pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)

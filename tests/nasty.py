@@ -268,15 +268,15 @@ def run(kind: str, join: str, path: str, rows: int, width: int, memory: int) -> 
     joined(warm, warm, memory=memory).read_all()
     Path("/proc/self/clear_refs").write_text("5")
     start, report = resident("VmRSS"), matwin.Report()
-    found, error = 0, ""
+    found, error, smallest = 0, "", 0
     try:
         left, right = (_source(kind, path, rows, width) for _ in range(2))
         for batch in joined(left, right, memory=memory, report=report):
             found += batch.num_rows
     except MatwinError as e:
-        error = f"{type(e).__name__}: {e}"
+        error, smallest = f"{type(e).__name__}: {e}", getattr(e, "smallest_bytes", 0)
     return {
-        "rows": found, "error": error, "start": start // MB,
+        "rows": found, "error": error, "smallest": smallest, "start": start // MB,
         "grown": (resident("VmHWM") - start) // MB, "counted": report.peak_bytes // MB,
         "process": getattr(report, "process_bytes", 0) // MB,
     }  # fmt: skip
