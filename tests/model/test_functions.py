@@ -180,6 +180,8 @@ def value_of(function: Any, a: Any, b: Any) -> Any:
 
 def looped(function: Any, left: list[Any], right: list[Any], how: str) -> Counter[Any] | None:
     """The best pairs, by place; None where the function fails."""
+    if any(isinstance(value, float) for value in [*left, *right]):  # what both are compared as
+        left, right = [float(value) for value in left], [float(value) for value in right]
     try:
         values = {
             (i, j): value_of(function, a, b)
