@@ -116,7 +116,7 @@ class Forward:
     @property
     def needed_bytes(self) -> int:
         """What the windows take, and rows that wait, with what they will take in their window."""
-        waiting = sum(
+        waiting: int = sum(
             3 * portion.size + portion.rows.num_rows * buffer.row_bytes
             for buffer, rows in zip(self.buffers, self.waiting, strict=True)
             for portion in rows
