@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from matwin.scheduler.layout import INT64, Group, Halo, Layout, Limits, Number, Thresholds
+
 from .frames import spark_type
-from .layout import INT64, Group, Layout, Limits, Number, Reach, Thresholds
 
 DAY = 86_400_000_000
 LONG_MIN = -(2**63)
@@ -72,14 +73,14 @@ def _tree(value: str, edges: Sequence[str], below: int, leaf: Callable[[int], st
 
 
 def parts_of(
-    layout: Layout, reach: Reach, arrow: pa.DataType, *, value: str, hashed: str, salt: str
+    layout: Layout, halo: Halo, arrow: pa.DataType, *, value: str, hashed: str, salt: str
 ) -> tuple[str, str]:
     """The first and the last part of a row; its value, hash and salt are columns of these names."""
     names = quoted(value), quoted(salt)
     if layout.shared is not None:
-        return _parts_of_group(layout.shared, reach, arrow, *names)
+        return _parts_of_group(layout.shared, halo, arrow, *names)
     cold = f"CAST(pmod({quoted(hashed)}, {layout.cold}L) AS INT)"
-    groups = [(key, _parts_of_group(group, reach, arrow, *names)) for key, group in layout.hot]
+    groups = [(key, _parts_of_group(group, halo, arrow, *names)) for key, group in layout.hot]
     first, last = (
         _by_key(quoted(hashed), {key: ends[end] for key, ends in groups}, cold) for end in (0, 1)
     )
@@ -94,11 +95,11 @@ def _by_key(hashed: str, hot: Mapping[int, str], cold: str) -> str:
 
 
 def _parts_of_group(
-    group: Group, reach: Reach, arrow: pa.DataType, value: str, salt: str
+    group: Group, halo: Halo, arrow: pa.DataType, value: str, salt: str
 ) -> tuple[str, str]:
-    begins, ends = group.thresholds(reach, limits_of(arrow))
+    begins, ends = group.thresholds(halo, limits_of(arrow))
     starts = group.starts
-    if reach.is_anchor:
+    if halo.is_anchor:
         part = _leaves(value, begins, arrow, lambda strip: _salted(group, strip, salt))
         return part, part
     return (

@@ -21,9 +21,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, MapType, StructType, VariantType
 
+from matwin.scheduler.layout import ANCHOR, Halo, Layout
+
 from .cut import cast, hash_of, is_finite, parts_of, quoted
 from .frames import Frame, spark_type
-from .layout import ANCHOR, Layout, Reach
 from .slots import Slots
 from .task import OWN, PART, SORT, TAG
 
@@ -85,11 +86,11 @@ class Exchange:
             tuple((name, f"s{slot}") for name, slot in places[side].items()) for side in self.routes
         )
 
-    def shuffled(self, layout: Layout, reaches: Mapping[str, Reach]) -> DataFrame:
+    def shuffled(self, layout: Layout, halos: Mapping[str, Halo]) -> DataFrame:
         """All rows, one partition for each part, sorted."""
         slots = self.slots
         sent = [
-            self._sent(number, name, slots, layout, reaches[name])
+            self._sent(number, name, slots, layout, halos[name])
             for number, name in enumerate(self.routes)
         ]
         union = reduce(DataFrame.union, sent).repartitionById(layout.parts, PART)
@@ -97,9 +98,7 @@ class Exchange:
             union = union.sortWithinPartitions(self.sort)
         return union.drop(PART)
 
-    def _sent(
-        self, number: int, name: str, slots: Slots, layout: Layout, reach: Reach
-    ) -> DataFrame:
+    def _sent(self, number: int, name: str, slots: Slots, layout: Layout, halo: Halo) -> DataFrame:
         route = self.routes[name]
         columns = [F.expr(f"CAST({_PART} * {len(self.routes)} + {number} AS INT) AS {TAG}")]
         for slot, kind in enumerate(slots.types):
@@ -112,16 +111,16 @@ class Exchange:
         if self.marks_own:
             columns.append(F.expr(f"{self._own(route, layout)} AS {OWN}"))
         columns.append(F.expr(f"{_PART} AS {PART}"))
-        return self._routed(route, layout, reach).select(*columns)
+        return self._routed(route, layout, halo).select(*columns)
 
-    def _routed(self, route: Route, layout: Layout, reach: Reach) -> DataFrame:
+    def _routed(self, route: Route, layout: Layout, halo: Halo) -> DataFrame:
         """The rows with the number of their part, once for each."""
-        first, last = self._parts(layout, reach)
-        parts = first if reach.is_anchor else f"sequence({first}, {last})"
+        first, last = self._parts(layout, halo)
+        parts = first if halo.is_anchor else f"sequence({first}, {last})"
         if route.keeps_rejected:
             alone = f"CAST(pmod({quoted(SALT)}, {layout.parts}L) AS INT)"
-            parts = _if_usable(parts, alone if reach.is_anchor else f"array({alone})")
-        if not reach.is_anchor:
+            parts = _if_usable(parts, alone if halo.is_anchor else f"array({alone})")
+        if not halo.is_anchor:
             parts = f"explode({parts})"
         return self._prepared(route, layout).selectExpr("*", f"{parts} AS {_PART}")
 
@@ -131,9 +130,9 @@ class Exchange:
         own = f"{_PART} = {home}"
         return _if_usable(own, "TRUE") if route.keeps_rejected else own
 
-    def _parts(self, layout: Layout, reach: Reach) -> tuple[str, str]:
+    def _parts(self, layout: Layout, halo: Halo) -> tuple[str, str]:
         kind = self.strip_type or pa.int64()
-        return parts_of(layout, reach, kind, value=VALUE, hashed=HASH, salt=SALT)
+        return parts_of(layout, halo, kind, value=VALUE, hashed=HASH, salt=SALT)
 
     def _prepared(self, route: Route, layout: Layout) -> DataFrame:
         """The rows to be sent, with the columns that decide where to."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from matwin.explain import labelled
+from matwin.scheduler.division import Plan, expected
 from matwin.storage.errors import InputError
 
-from .plan import Plan, expected
 from .prepared import Prepared
 from .shipping import Shipping, shipping_of
 from .task import MEMORY
@@ -68,14 +68,14 @@ def _expected(prepared: Prepared) -> Plan:
     if plan.rows:
         return plan
     looked = prepared.looked
-    return expected(plan.layout, plan.reaches, looked.samples, looked.slots, plan.reason)
+    return expected(plan.layout, plan.halos, looked.samples, looked.slots, plan.reason)
 
 
 def _side(prepared: Prepared, plan: Plan, side: str, rows: float) -> str:
-    reach = plan.reaches[side]
+    halo = plan.halos[side]
     sent = float(plan.loads[side].sum())
     text = f"about {rows:,.0f} rows that can match"
-    if reach.is_anchor:
+    if halo.is_anchor:
         return f"{text}, each in one part: it owns its matches"
     return f"{text}, sent {sent / rows if rows else 1:.3g} times on average"
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from matwin.keys import float_of_key
 from matwin.options import options_of
+from matwin.scheduler.layout import Number
 from matwin.storage.bounds import bound_key
 from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
 
-from .layout import Number
 from .task import MEMORY
 
 SHIPS = ("auto", "full", "partial")

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from matwin.keys import key_of_float, key_value
+from matwin.scheduler.division import Asked, Plan, expected, plan_of
+from matwin.scheduler.layout import Halo, Layout, Number
 
 from .again import doubt_of, pinned
 from .exchange import Exchange
 from .frames import Frame, arrow_schema, session_of
-from .layout import Layout, Number, Reach
 from .options import SparkOptions
-from .plan import Asked, Plan, expected, plan_of
 from .probe import check_executors
 from .sample import Looked, looked_at
 from .ship import sent
@@ -43,7 +43,7 @@ class Prepared:
     operator: str
     frames: Mapping[str, Frame]
     exchange: Exchange
-    reaches: tuple[Mapping[str, Reach], ...]
+    halos: tuple[Mapping[str, Halo], ...]
     work: Work
     arguments: dict[str, Any]
     output: StructType
@@ -96,11 +96,11 @@ class Prepared:
         given = self.options.bounds(self.exchange.strip_type, route.strip or "")
         if given is not None:
             layout = Layout.of_strips(given)
-            return expected(layout, self.reaches[0], {}, 1, "strips, as given")
+            return expected(layout, self.halos[0], {}, 1, "strips, as given")
         if self.options.strips == 1:
-            return expected(Layout(), self.reaches[0], {}, 1, "one task, as asked for")
+            return expected(Layout(), self.halos[0], {}, 1, "one task, as asked for")
         asked = Asked(
-            self.reaches, self.exchange.strip_type is not None,
+            self.halos, self.exchange.strip_type is not None,
             bool(route.keys), self.may_salt, self.looked.slots,
             self.options.strips if isinstance(self.options.strips, int) else None,
             self._unsorted_rows(),
@@ -130,7 +130,7 @@ class Prepared:
             self.options.embedded, arrow_schema(output, "output"), self.part_names(), work,
             self.arguments,
         )  # fmt: skip
-        return exchange.shuffled(plan.layout, plan.reaches).mapInArrow(sent(task), output)
+        return exchange.shuffled(plan.layout, plan.halos).mapInArrow(sent(task), output)
 
     def part_names(self) -> tuple[str, ...]:
         """What each part is called, with its bounds as values of the column."""

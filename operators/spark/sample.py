@@ -24,12 +24,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from matwin.scheduler.division import Sample
 from matwin.storage.columns import comparable
 
 from .cut import hash_of, quoted
 from .exchange import Exchange
 from .frames import spark_type
-from .plan import Sample
 
 SAMPLE_ROWS = 20_000
 SEED = 20011

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.operators.semijoin_cost import match_probability
+from matwin.scheduler.division import Plan, Sample
+from matwin.scheduler.layout import Halo, Values
 from matwin.storage.units import format_size
 
 from .exchange import can_hash
 from .frames import Frame
-from .layout import Reach, Values
-from .plan import Plan, Sample
 from .prepared import Prepared
 from .ship import sent
 
@@ -174,10 +174,10 @@ def _chances(plan: Plan, samples: Mapping[str, Sample]) -> dict[str, float]:
     return found
 
 
-def between(plan: Plan, side: str, other: str) -> Reach:
+def between(plan: Plan, side: str, other: str) -> Halo:
     """How far rows of the other side may be from those of this one."""
-    mine, its = plan.reaches[side], plan.reaches[other]
-    return Reach(its.lo - mine.hi, its.hi - mine.lo)
+    mine, its = plan.halos[side], plan.halos[other]
+    return Halo(its.lo - mine.hi, its.hi - mine.lo)
 
 
 def distinct_keys(one: Sample, other: Sample) -> float:
@@ -195,7 +195,7 @@ def _shares(sample: Sample) -> tuple[Values, Values]:
     return keys, counts / max(counts.sum(), 1)
 
 
-def window_rows(one: Sample, other: Sample, reach: Reach) -> float:
+def window_rows(one: Sample, other: Sample, halo: Halo) -> float:
     """Rows of the other side that a row of this one has in its window, on average."""
     if not len(one.values) or not len(other.values):
         return 0.0
@@ -203,6 +203,6 @@ def window_rows(one: Sample, other: Sample, reach: Reach) -> float:
     values = other.values[order].astype(np.float64)
     below = np.concatenate([[0.0], np.cumsum(other.weights[order])])
     mine = one.values.astype(np.float64)
-    begin = np.searchsorted(values, mine + float(reach.lo), side="left")
-    end = np.searchsorted(values, mine + float(reach.hi), side="right")
+    begin = np.searchsorted(values, mine + float(halo.lo), side="left")
+    end = np.searchsorted(values, mine + float(halo.hi), side="right")
     return float(np.average(below[end] - below[begin], weights=one.weights))

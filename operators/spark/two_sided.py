@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from matwin.attributes import Attribute
 from matwin.full import has_black_boxes
 from matwin.question import Question
+from matwin.scheduler.layout import ANCHOR, Halo
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance
 
@@ -31,13 +32,12 @@ from .cut import quoted
 from .exchange import Exchange, Route
 from .frames import Frame, check_names, output_type, session_of
 from .inner import best_of_all
-from .layout import ANCHOR, Reach
 from .options import SparkOptions
 from .prepared import Prepared, helper_names
 from .semijoin import shipped
 from .work import Bestmatch, Epsilon
 
-Reaches = tuple[Mapping[str, Reach], ...]
+Halos = tuple[Mapping[str, Halo], ...]
 
 
 def bestmatch_join(
@@ -148,7 +148,7 @@ def _prepared(
     own = helper_names("own", frames, question.suffixes) if exchange.marks_own else None
     names = dict(zip(("left", "right"), question.output_names(), strict=True))
     return Prepared(
-        f"matwin.spark.{operator}", frames, exchange, _reaches(question, attribute),
+        f"matwin.spark.{operator}", frames, exchange, _halos(question, attribute),
         (Bestmatch if best else Epsilon)(own), arguments, output, chosen,
         needed, _asking_of(question, arguments, options),
         lambda side, column: names[side].get(column, column),
@@ -210,16 +210,16 @@ def _keeps(question: Question, side: str) -> bool:
     return question.how in (side, "full") or (side == "left" and question.how == "anti")
 
 
-def _reaches(question: Question, attribute: Attribute | None) -> Reaches:
+def _halos(question: Question, attribute: Attribute | None) -> Halos:
     lo = attribute.lo if attribute and attribute.lo is not None else 0
     hi = attribute.hi if attribute and attribute.hi is not None else 0
-    from_left = {"left": ANCHOR, "right": Reach(lo, hi)}
-    from_right = {"left": Reach(-hi, -lo), "right": ANCHOR}
+    from_left = {"left": ANCHOR, "right": Halo(lo, hi)}
+    from_right = {"left": Halo(-hi, -lo), "right": ANCHOR}
     if question.how == "full":
-        right = Reach(min(lo, 0), max(hi, 0))
+        right = Halo(min(lo, 0), max(hi, 0))
         if question.best:
-            return ({"left": Reach(min(lo, 0) - hi, max(hi, 0) - lo), "right": right},)
-        return ({"left": Reach(min(-hi, 0), max(-lo, 0)), "right": right},)
+            return ({"left": Halo(min(lo, 0) - hi, max(hi, 0) - lo), "right": right},)
+        return ({"left": Halo(min(-hi, 0), max(-lo, 0)), "right": right},)
     if question.how == "right":
         return (from_right,)
     if question.how == "inner" and not question.best:

@@ -22,11 +22,11 @@ from matwin.operators.wjoin.choose import choose
 from matwin.operators.wjoin.constraints import FARTHEST, LARGEST
 from matwin.operators.wjoin.join import window_options
 from matwin.operators.wjoin.question import WindowQuestion
+from matwin.scheduler.layout import ANCHOR, Halo
 from matwin.storage.errors import InputError
 
 from .exchange import Exchange, Route
 from .frames import Frame, check_names, session_of
-from .layout import ANCHOR, Reach
 from .options import SparkOptions
 from .prepared import Prepared
 from .semijoin import shipped
@@ -87,7 +87,7 @@ def prepare_windows(
         "bounds": bounds,
     }  # fmt: skip
     return Prepared(
-        operator, frames, exchange, _reaches(question), Windows(), arguments,
+        operator, frames, exchange, _halos(question), Windows(), arguments,
         output, chosen,
         {name: _needed(question, number) for number, name in enumerate(frames)},
         lambda narrow: prepare_windows(narrow, **arguments, ship="full", **unlimited),
@@ -139,12 +139,12 @@ def _route(question: WindowQuestion, number: int, frame: Frame) -> Route:
     return Route(frame, strip, time, types, {time: own})
 
 
-def _reaches(question: WindowQuestion) -> tuple[Mapping[str, Reach], ...]:
+def _halos(question: WindowQuestion) -> tuple[Mapping[str, Halo], ...]:
     """For every stream as the anchor, how far the others' rows may be from its own."""
     names, upper = question.names, question.constraints.upper
     return tuple(
         {
-            name: ANCHOR if i == anchor else Reach(-upper[i][anchor], upper[anchor][i])
+            name: ANCHOR if i == anchor else Halo(-upper[i][anchor], upper[anchor][i])
             for i, name in enumerate(names)
         }
         for anchor in range(len(names))

@@ -16,9 +16,8 @@ from sparks import ZONE, cluster, frame, needs_spark
 
 pytest.importorskip("pyspark", reason="matwin.spark can't be imported without pyspark")
 
-from routes import parts_of_rows
 
-from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
+from matwin.scheduler.layout import ANCHOR, INT64, Group, Halo, Layout
 
 pytestmark = [needs_spark, pytest.mark.spark]
 INT_MIN, INT_MAX = INT64
@@ -76,19 +75,19 @@ def table() -> pa.Table:
     return pa.table(columns)
 
 
-def cases(name: str) -> list[tuple[Layout, Reach]]:
+def cases(name: str) -> list[tuple[Layout, Halo]]:
     """Layouts whose bounds are values of the column, their thresholds moved by every limit."""
     _, values, limits = VALUES[name]
     ascending = sorted(set(values))
     bounds = tuple(ascending[1 :: max(2, len(ascending) // 6)])
     plain = Layout.of_strips(bounds)
-    reaches = [ANCHOR, *(Reach(-limit, limit) for limit in limits)]
-    found = [(plain, reach) for reach in reaches]
+    halos = [ANCHOR, *(Halo(-limit, limit) for limit in limits)]
+    found = [(plain, halo) for halo in halos]
     if name in ("long", "double"):
         salted = Layout.of_strips(bounds[:2], (1, 3, 2))
         keyed = Layout.of_keys(3, [(1, Group(0, bounds[1:3], (2, 1, 3))), (-1, Group(0))])
-        one_way = [Reach(0, limits[1]), Reach(-limits[2], -limits[1]), ANCHOR]
-        found += [(layout, reach) for layout in (plain, salted, keyed) for reach in one_way]
+        one_way = [Halo(0, limits[1]), Halo(-limits[2], -limits[1]), ANCHOR]
+        found += [(layout, halo) for layout in (plain, salted, keyed) for halo in one_way]
     return found
 
 
@@ -106,8 +105,8 @@ def found() -> pa.Table:
     for name in VALUES:
         kind = pa.float64() if name == "float" else types.field(name).type
         rows = rows.withColumn(f"{name} value", F.col(f"`{name}`").cast(spark_type(kind)))
-        for number, (layout, reach) in enumerate(cases(name)):
-            ends = parts_of(layout, reach, kind, value=f"{name} value", hashed="hash", salt="salt")
+        for number, (layout, halo) in enumerate(cases(name)):
+            ends = parts_of(layout, halo, kind, value=f"{name} value", hashed="hash", salt="salt")
             for end, part in zip(("first", "last"), ends, strict=True):
                 columns.append(F.expr(part).alias(f"{name} {number} {end}"))
     return rows.select("hash", "salt", *columns).toArrow()
@@ -119,12 +118,12 @@ def test_parts_are_those_of_the_layout(name: str) -> None:
     spark_found = found()
     hashes, salts = (spark_found[column].to_numpy() for column in ("hash", "salt"))
     values = numbers_of(name)
-    for number, (layout, reach) in enumerate(cases(name)):
-        first, last = parts_of_rows(layout, values, hashes, salts, reach)
+    for number, (layout, halo) in enumerate(cases(name)):
+        first, last = layout.parts_of(values, hashes, salts, halo)
         for end, expected in (("first", first), ("last", last)):
             got = spark_found[f"{name} {number} {end}"].to_numpy()
             wrong = np.flatnonzero(got != expected)
             assert not len(wrong), (
-                f"{end} part of {values[wrong[0]]} with {reach} in {layout}: "
+                f"{end} part of {values[wrong[0]]} with {halo} in {layout}: "
                 f"{got[wrong[0]]}, not {expected[wrong[0]]}"
             )

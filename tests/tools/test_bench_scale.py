@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sparks import cluster, needs_campaign, needs_spark
 
-from matwin.spark.layout import ANCHOR, Layout, Reach
-from matwin.spark.plan import Sample, expected
+from matwin.scheduler.division import Sample, expected
+from matwin.scheduler.layout import ANCHOR, Halo, Layout
 from matwin.tools.bench.scale_model import (
     Cluster,
     Costs,
@@ -60,9 +60,9 @@ def test_copies_are_those_of_a_layout(
 ) -> None:
     times, hi = np.sort(values), lo + width
     sample = Sample(times, np.zeros(len(times), np.int64), np.ones(len(times)))
-    reaches: dict[str, Any] = {"left": ANCHOR, "right": Reach(lo, hi)}
+    halos: dict[str, Any] = {"left": ANCHOR, "right": Halo(lo, hi)}
     samples = {"left": sample, "right": sample}
-    plan = expected(Layout.of_strips(tuple(bounds)), reaches, samples, 2, "")
+    plan = expected(Layout.of_strips(tuple(bounds)), halos, samples, 2, "")
     share = lambda value: float(np.searchsorted(times, value, side="left")) / len(times)  # noqa: E731
     found = float(plan.loads["right"].sum()) / len(times)
     assert found == pytest.approx(replication(bounds, lo, hi, share))

@@ -43,7 +43,7 @@ SLACK = 2.0**-48
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Halo:
     """``lo <= t - anchor <= hi`` for the rows of a side; the anchor's own are in one part only."""
 
     lo: Number
@@ -51,7 +51,7 @@ class Reach:
     is_anchor: bool = False
 
 
-ANCHOR = Reach(0, 0, is_anchor=True)
+ANCHOR = Halo(0, 0, is_anchor=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ class Group:
         """Whether a strip is divided further."""
         return any(salts > 1 for salts in self.salts)
 
-    def thresholds(self, reach: Reach, limits: Limits = INT64) -> tuple[Thresholds, Thresholds]:
+    def thresholds(self, halo: Halo, limits: Limits = INT64) -> tuple[Thresholds, Thresholds]:
         """What tells a row's first strip, and its last."""
-        first = Thresholds.of(self.bounds, reach.hi, 1, limits)
-        return first, Thresholds.of(self.bounds, reach.lo, -1, limits)
+        first = Thresholds.of(self.bounds, halo.hi, 1, limits)
+        return first, Thresholds.of(self.bounds, halo.lo, -1, limits)
 
-    def strips(self, values: Values, reach: Reach) -> tuple[Int64s, Int64s]:
+    def strips(self, values: Values, halo: Halo) -> tuple[Int64s, Int64s]:
         """The first and last strip of each row."""
-        first, last = self.thresholds(reach)
+        first, last = self.thresholds(halo)
         return first.count(values), last.count(values)
 
     def moved_to(self, first: int) -> Group:
@@ -172,20 +172,34 @@ class Layout:
         """Whether a row's key says where it goes."""
         return self.shared is None
 
-    def loads(self, values: Values, hashes: Int64s, weights: Values, reach: Reach) -> Values:
+    def loads(self, values: Values, hashes: Int64s, weights: Values, halo: Halo) -> Values:
         """How many rows of a side are expected in each part, from a weighted sample."""
         rows = np.zeros(self.parts)
         if self.shared is not None:
-            _add(rows, self.shared, values, weights, reach)
+            _add(rows, self.shared, values, weights, halo)
             return rows
         is_cold = np.ones(len(hashes), np.bool_)
         for key, group in self.hot:
             mine = hashes == key
             is_cold &= ~mine
-            _add(rows, group, values[mine], weights[mine], reach)
+            _add(rows, group, values[mine], weights[mine], halo)
         if self.cold:
             np.add.at(rows, hashes[is_cold] % self.cold, weights[is_cold])
         return rows
+
+    def parts_of(
+        self, values: Values, hashes: Int64s, salts: Int64s, halo: Halo
+    ) -> tuple[Int64s, Int64s]:
+        """The first and the last part of each row; `salts` are hashes that tell rows apart."""
+        if self.shared is not None:
+            return _parts_of(self.shared, values, salts, halo)
+        first = np.mod(hashes, self.cold)
+        last = first.copy()
+        for key, group in self.hot:
+            mine = hashes == key
+            if mine.any():
+                first[mine], last[mine] = _parts_of(group, values[mine], salts[mine], halo)
+        return first, last
 
     def name(self, part: int, shown: Callable[[Number], str] | None = None) -> str:
         """What a part is called in messages; `shown` makes text of a bound."""
@@ -202,6 +216,17 @@ class Layout:
         return f"part {part}"
 
 
+def _parts_of(group: Group, values: Values, salts: Int64s, halo: Halo) -> tuple[Int64s, Int64s]:
+    begin, end = group.strips(values, halo)
+    starts = np.array(group.starts)
+    if halo.is_anchor:
+        part = starts[begin]
+        if group.has_salts:
+            part = part + np.mod(salts, np.array(group.salts)[begin])
+        return part, part
+    return starts[begin], starts[end + 1] - 1
+
+
 def _strip_name(group: Group, part: int, shown: Callable[[Number], str]) -> str:
     strip = int(np.searchsorted(np.array(group.starts), part, side="right")) - 1
     begin = "" if strip == 0 else f"from {shown(group.bounds[strip - 1])} "
@@ -213,11 +238,11 @@ def _strip_name(group: Group, part: int, shown: Callable[[Number], str]) -> str:
     return f"{strip} of {len(group.salts)}{span}{salt}"
 
 
-def _add(rows: Values, group: Group, values: Values, weights: Values, reach: Reach) -> None:
+def _add(rows: Values, group: Group, values: Values, weights: Values, halo: Halo) -> None:
     """Spread the rows over the group's parts: an anchor's over the salts of its strip."""
-    first, last = group.strips(values, reach)
+    first, last = group.strips(values, halo)
     starts = np.array(group.starts)
-    if reach.is_anchor:
+    if halo.is_anchor:
         share = weights / np.array(group.salts)[first]
     else:
         share = weights

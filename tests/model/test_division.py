@@ -18,11 +18,18 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="matwin.spark can't be imported without pyspark")
 
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringType, StructType
-from routes import parts_of_rows
 
 import matwin
-from matwin.spark.layout import ANCHOR, INT64, Group, Layout, Reach
-from matwin.spark.plan import LARGEST_PART, TASK_ROWS, Asked, Plan, Sample, expected, plan_of
+from matwin.scheduler.division import (
+    LARGEST_PART,
+    TASK_ROWS,
+    Asked,
+    Plan,
+    Sample,
+    expected,
+    plan_of,
+)
+from matwin.scheduler.layout import ANCHOR, INT64, Group, Halo, Layout
 from matwin.spark.slots import Slots
 
 # ── no pair is lost, none is doubled ─────────────────────────────────────────────────────────
@@ -44,7 +51,7 @@ floats = st.one_of(st.sampled_from(ODD), st.integers(-30, 30).map(lambda n: n / 
 
 
 @st.composite
-def reaches(draw: Any, numbers: Any) -> tuple[Any, Any]:
+def halos(draw: Any, numbers: Any) -> tuple[Any, Any]:
     """``(lo, hi)`` around zero, on one side of it only, or one point."""
     lo, hi = sorted([draw(numbers), draw(numbers)])
     return draw(st.sampled_from([(lo, hi), (-abs(hi), abs(hi)), (0, abs(hi)), (hi, hi)]))
@@ -67,9 +74,9 @@ def layouts(draw: Any, numbers: Any) -> Layout:
 
 
 @st.composite
-def near(draw: Any, numbers: Any, anchors: Sequence[Any], reach: tuple[Any, Any]) -> Any:
+def near(draw: Any, numbers: Any, anchors: Sequence[Any], halo: tuple[Any, Any]) -> Any:
     """A value that is likely to be within reach of an anchor, or just out of it."""
-    moved = draw(st.sampled_from(anchors)) + draw(st.sampled_from(reach))
+    moved = draw(st.sampled_from(anchors)) + draw(st.sampled_from(halo))
     if isinstance(moved, float):
         steps = [moved, math.nextafter(moved, math.inf), math.nextafter(moved, -math.inf)]
         return draw(
@@ -81,24 +88,24 @@ def near(draw: Any, numbers: Any, anchors: Sequence[Any], reach: tuple[Any, Any]
 
 @st.composite
 def cases(draw: Any, numbers: Any, dtype: Any) -> Any:
-    """A layout, a reach, and rows of both sides: their values, and what their keys hash to."""
-    layout, reach = draw(layouts(numbers)), draw(reaches(numbers))
+    """A layout, a halo, and rows of both sides: their values, and what their keys hash to."""
+    layout, halo = draw(layouts(numbers)), draw(halos(numbers))
     anchors = draw(st.lists(numbers, min_size=1, max_size=8))
-    others = draw(st.lists(near(numbers, anchors, reach), min_size=1, max_size=8))
+    others = draw(st.lists(near(numbers, anchors, halo), min_size=1, max_size=8))
     sides = []
     for values in (anchors, others):
         hashes = draw(st.lists(st.integers(-4, 4), min_size=len(values), max_size=len(values)))
         sides.append((np.array(values, dtype), np.array(hashes, np.int64)))
-    return layout, reach, *sides, draw(st.integers(0, 2**40))
+    return layout, halo, *sides, draw(st.integers(0, 2**40))
 
 
 def check_pairs(case: Any) -> None:
     layout, (lo, hi), (anchors, hashes), (others, other_hashes), salt = case
     salts = np.arange(len(anchors)) + salt
-    part, last = parts_of_rows(layout, anchors, hashes, salts, ANCHOR)
+    part, last = layout.parts_of(anchors, hashes, salts, ANCHOR)
     assert np.array_equal(part, last), "an anchor row is in one part"
-    reach = Reach(lo, hi)
-    first, last = parts_of_rows(layout, others, other_hashes, np.zeros(len(others), int), reach)
+    halo = Halo(lo, hi)
+    first, last = layout.parts_of(others, other_hashes, np.zeros(len(others), int), halo)
     for parts in (part, first, last):
         assert ((parts >= 0) & (parts < layout.parts)).all()
     for a, b in id_pairs(
@@ -131,16 +138,16 @@ def test_floats_meet_in_one_part(case: Any) -> None:
 def test_rows_in_parts_are_counted(case: Any) -> None:
     layout, (lo, hi), (anchors, hashes), (others, other_hashes), _ = case
     weights = np.arange(1, len(others) + 1).astype(float)
-    reach = Reach(lo, hi)
-    first, last = parts_of_rows(layout, others, other_hashes, np.zeros(len(others), int), reach)
+    halo = Halo(lo, hi)
+    first, last = layout.parts_of(others, other_hashes, np.zeros(len(others), int), halo)
     counted = [weights[(first <= p) & (p <= last)].sum() for p in range(layout.parts)]
-    assert np.allclose(layout.loads(others, other_hashes, weights, reach), counted)
+    assert np.allclose(layout.loads(others, other_hashes, weights, halo), counted)
     ones = np.ones(len(anchors))
     loads = layout.loads(anchors, hashes, ones, ANCHOR)
     assert math.isclose(loads.sum(), len(anchors)), "each anchor row is counted once"
     evenly = np.zeros(layout.parts)
     for salt in range(6):  # a multiple of each number of salts
-        part, _ = parts_of_rows(layout, anchors, hashes, np.full(len(anchors), salt), ANCHOR)
+        part, _ = layout.parts_of(anchors, hashes, np.full(len(anchors), salt), ANCHOR)
         np.add.at(evenly, part, 1 / 6)
     assert np.allclose(loads, evenly)
 
@@ -162,11 +169,11 @@ def side(values: Any, hashes: Any = 0, weight: float = 1.0) -> Sample:
     return Sample(values, np.full(len(values), 0) + hashes, np.full(len(values), weight))
 
 
-def asked(reach: Reach, **changed: Any) -> Asked:
+def asked(halo: Halo, **changed: Any) -> Asked:
     usual: dict[str, Any] = {
         "may_strip": True, "has_keys": False, "may_salt": True, "slots": SLOTS,
     }  # fmt: skip
-    return Asked(({"left": ANCHOR, "right": reach},), **{**usual, **changed})
+    return Asked(({"left": ANCHOR, "right": halo},), **{**usual, **changed})
 
 
 def heaviest(plan: Plan) -> float:
@@ -181,7 +188,7 @@ def uniform(rows: int = 10_000, span: int = 10**9, seed: int = 0) -> Any:
 @given(
     left=st.lists(st.integers(-50, 50), max_size=40),
     right=st.lists(st.integers(-50, 50), max_size=40),
-    reach=reaches(st.integers(-9, 9)),
+    halo=halos(st.integers(-9, 9)),
     keys=st.integers(1, 4),
     weight=st.sampled_from([1.0, 1e5]),
     has_keys=st.booleans(),
@@ -190,7 +197,7 @@ def uniform(rows: int = 10_000, span: int = 10**9, seed: int = 0) -> Any:
     strips=st.sampled_from([None, 1, 3, 7]),
 )
 def test_every_plan_covers(
-    left: list[int], right: list[int], reach: Any, keys: int, weight: float, **allowed: Any
+    left: list[int], right: list[int], halo: Any, keys: int, weight: float, **allowed: Any
 ) -> None:
     values = [np.array(column, np.int64) for column in (left, right)]
     hashes = [column % keys for column in values]
@@ -198,20 +205,18 @@ def test_every_plan_covers(
         name: side(v, h, weight)
         for name, v, h in zip(("left", "right"), values, hashes, strict=True)
     }
-    plan = plan_of(samples, asked(Reach(*reach), **allowed))
+    plan = plan_of(samples, asked(Halo(*halo), **allowed))
     if not allowed["may_strip"]:
         groups = [g for g in (plan.layout.shared, *(g for _, g in plan.layout.hot)) if g]
         assert all(not group.bounds for group in groups)
     if not allowed["has_keys"]:
         assert not plan.layout.uses_keys
     parts = plan.layout.parts
-    part, _ = parts_of_rows(plan.layout, values[0], hashes[0], np.arange(len(left)), ANCHOR)
-    first, last = parts_of_rows(
-        plan.layout, values[1], hashes[1], np.zeros(len(right), int), Reach(*reach)
-    )
+    part, _ = plan.layout.parts_of(values[0], hashes[0], np.arange(len(left)), ANCHOR)
+    first, last = plan.layout.parts_of(values[1], hashes[1], np.zeros(len(right), int), Halo(*halo))
     assert part.size == 0 or (part.min() >= 0 and part.max() < parts)
     gaps = values[1][None, :] - values[0][:, None]
-    near = (reach[0] <= gaps) & (gaps <= reach[1])
+    near = (halo[0] <= gaps) & (gaps <= halo[1])
     if allowed["has_keys"]:
         near &= hashes[0][:, None] == hashes[1][None, :]
     meet = (first[None, :] <= part[:, None]) & (part[:, None] <= last[None, :])
@@ -220,7 +225,7 @@ def test_every_plan_covers(
 
 def test_few_rows_are_one_task() -> None:
     samples = {"left": side(uniform(500)), "right": side(uniform(500, seed=1))}
-    plan = plan_of(samples, asked(Reach(-5, 5), has_keys=True))
+    plan = plan_of(samples, asked(Halo(-5, 5), has_keys=True))
     assert plan.parts == 1
     assert plan.cost < 2 * TASK_ROWS
     assert "one task" in plan.reason
@@ -229,14 +234,14 @@ def test_few_rows_are_one_task() -> None:
 def test_no_rows_at_all() -> None:
     nothing = side(np.zeros(0, np.int64))
     for allowed in ({}, {"has_keys": True}, {"strips": 5}, {"strips": 5, "has_keys": True}):
-        plan = plan_of({"left": nothing, "right": nothing}, asked(Reach(-5, 5), **allowed))
+        plan = plan_of({"left": nothing, "right": nothing}, asked(Halo(-5, 5), **allowed))
         assert plan.parts >= 1
         assert plan.replication == 1.0
 
 
 def test_many_rows_use_all_slots() -> None:
     samples = {n: side(uniform(seed=i), weight=1000) for i, n in enumerate(("left", "right"))}
-    plan = plan_of(samples, asked(Reach(-5, 5)))
+    plan = plan_of(samples, asked(Halo(-5, 5)))
     assert plan.parts >= SLOTS
     assert heaviest(plan) < 1.5 / plan.parts
     assert plan.replication == pytest.approx(1, abs=0.01)
@@ -245,18 +250,18 @@ def test_many_rows_use_all_slots() -> None:
 @pytest.mark.parametrize("slots", [2, 3, 8])
 def test_tasks_come_in_whole_waves(slots: int) -> None:
     samples = {n: side(uniform(seed=i), weight=500) for i, n in enumerate(("left", "right"))}
-    plan = plan_of(samples, asked(Reach(-5, 5), slots=slots))
+    plan = plan_of(samples, asked(Halo(-5, 5), slots=slots))
     assert plan.parts % slots == 0
     assert plan.total.max() < 1.2 * LARGEST_PART
 
 
 def test_parts_are_cut_so_that_tasks_can_sort_them() -> None:
     samples = {n: side(uniform(seed=i), weight=500) for i, n in enumerate(("left", "right"))}
-    plan = plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1.5e6))
+    plan = plan_of(samples, asked(Halo(-5, 5), slots=2, unsorted_rows=1.5e6))
     assert not plan.is_sorted
     assert plan.parts == 12
-    assert plan_of(samples, asked(Reach(-5, 5), slots=2, unsorted_rows=1e4)).is_sorted
-    assert plan_of(samples, asked(Reach(-5, 5), slots=2)).is_sorted
+    assert plan_of(samples, asked(Halo(-5, 5), slots=2, unsorted_rows=1e4)).is_sorted
+    assert plan_of(samples, asked(Halo(-5, 5), slots=2)).is_sorted
 
 
 @pytest.mark.parametrize("may_strip", [True, False])
@@ -266,7 +271,7 @@ def test_a_key_with_most_of_the_rows_is_divided(may_strip: bool) -> None:
     for seed, name in enumerate(("left", "right")):
         hashes = np.where(rng.random(10_000) < 0.9, 77, rng.integers(100, 1000, 10_000))
         samples[name] = side(uniform(seed=seed), hashes, 1000.0 if name == "left" else 10.0)
-    plan = plan_of(samples, asked(Reach(-5, 5), has_keys=True, may_strip=may_strip))
+    plan = plan_of(samples, asked(Halo(-5, 5), has_keys=True, may_strip=may_strip))
     assert heaviest(plan) < 0.25
     if not may_strip:
         (hot,) = [group for key, group in plan.layout.hot if key == 77]
@@ -278,11 +283,11 @@ def test_an_instant_with_most_of_the_rows_is_divided_by_salts() -> None:
     values = uniform()
     values[:9_000] = 500
     samples = {"left": side(values, weight=1000), "right": side(uniform(seed=1), weight=10)}
-    plan = plan_of(samples, asked(Reach(-5, 5)))
+    plan = plan_of(samples, asked(Halo(-5, 5)))
     assert plan.layout.shared is not None
     assert plan.layout.shared.has_salts
     assert heaviest(plan) < 0.25
-    plain = plan_of(samples, asked(Reach(-5, 5), may_salt=False))
+    plain = plan_of(samples, asked(Halo(-5, 5), may_salt=False))
     assert plain.layout.shared is not None
     assert not plain.layout.shared.has_salts
 
@@ -292,25 +297,25 @@ def test_replication_is_what_the_docs_say(lo: int, hi: int) -> None:
     width, strips = 50, 400
     bounds = [width * n for n in range(1, strips)]
     samples = {"left": side([0]), "right": side(uniform(200_000, width * strips))}
-    reach = {"left": ANCHOR, "right": Reach(lo, hi)}
-    plan = expected(Layout.of_strips(bounds), reach, samples, SLOTS, "")
+    halo = {"left": ANCHOR, "right": Halo(lo, hi)}
+    plan = expected(Layout.of_strips(bounds), halo, samples, SLOTS, "")
     assert plan.replication == pytest.approx(1 + (hi - lo) / width, rel=0.02)
 
 
 def test_a_number_of_strips_is_kept_to() -> None:
     samples = {n: side(uniform(seed=i)) for i, n in enumerate(("left", "right"))}
-    assert plan_of(samples, asked(Reach(-5, 5), strips=13)).parts == 13
+    assert plan_of(samples, asked(Halo(-5, 5), strips=13)).parts == 13
 
 
 def test_the_cheaper_side_is_the_anchor() -> None:
     samples = {"left": side(uniform(), weight=1e4), "right": side(uniform(seed=1), weight=10)}
     wide = 10**8
     either = (
-        {"left": ANCHOR, "right": Reach(-wide, wide)},
-        {"left": Reach(-wide, wide), "right": ANCHOR},
+        {"left": ANCHOR, "right": Halo(-wide, wide)},
+        {"left": Halo(-wide, wide), "right": ANCHOR},
     )
     plan = plan_of(samples, Asked(either, True, False, True, SLOTS))
-    assert plan.reaches["left"].is_anchor, "the larger side is not copied"
+    assert plan.halos["left"].is_anchor, "the larger side is not copied"
 
 
 # ── slots ────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .layout import ANCHOR, Group, Int64s, Layout, Number, Reach, Values
+from .layout import ANCHOR, Group, Halo, Int64s, Layout, Number, Values
 
 TASK_ROWS = 70_000
 """What starting a task costs, in rows that could be joined meanwhile."""
@@ -57,9 +57,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a join lets the planner do: for each allowed anchor, the reach of every side."""
+    """What a join lets the planner do: for each allowed anchor, the halo of every side."""
 
-    reaches: tuple[Mapping[str, Reach], ...]
+    halos: tuple[Mapping[str, Halo], ...]
     may_strip: bool
     has_keys: bool
     may_salt: bool
@@ -75,7 +75,7 @@ class Plan:
     """A layout, with what is expected of it."""
 
     layout: Layout
-    reaches: Mapping[str, Reach]
+    halos: Mapping[str, Halo]
     rows: Mapping[str, float]
     """Rows of each side, without copies."""
     loads: Mapping[str, Values]
@@ -133,30 +133,30 @@ def plan_of(samples: Mapping[str, Sample], asked: Asked) -> Plan:
     """The cheapest plan for these rows."""
     plans = [
         replace(
-            expected(layout, reaches, samples, asked.slots, reason),
+            expected(layout, halos, samples, asked.slots, reason),
             unsorted_rows=asked.unsorted_rows,
         )
-        for reaches in asked.reaches
-        for layout, reason in _candidates(samples, reaches, asked)
+        for halos in asked.halos
+        for layout, reason in _candidates(samples, halos, asked)
     ]
     return min(plans, key=lambda plan: plan.cost)
 
 
 def expected(
-    layout: Layout, reaches: Mapping[str, Reach], samples: Mapping[str, Sample], slots: int,
+    layout: Layout, halos: Mapping[str, Halo], samples: Mapping[str, Sample], slots: int,
     reason: str,
 ) -> Plan:  # fmt: skip
     """A layout with the rows that the samples let expect."""
     loads = {
-        name: layout.loads(s.values, s.hashes, s.weights, reaches[name])
+        name: layout.loads(s.values, s.hashes, s.weights, halos[name])
         for name, s in samples.items()
     }
     rows = {name: sample.rows for name, sample in samples.items()}
-    return Plan(layout, reaches, rows, loads, slots, reason)
+    return Plan(layout, halos, rows, loads, slots, reason)
 
 
 def _candidates(
-    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], asked: Asked
+    samples: Mapping[str, Sample], halos: Mapping[str, Halo], asked: Asked
 ) -> Iterator[tuple[Layout, str]]:
     rows = sum(sample.rows for sample in samples.values())
     most = max(1, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
@@ -167,9 +167,9 @@ def _candidates(
         yield Layout(), "few rows: one task"
     for count in counts:
         if asked.may_strip:
-            yield _strips(samples, reaches, count, asked), "strips, cut by quantiles"
+            yield _strips(samples, halos, count, asked), "strips, cut by quantiles"
         if asked.has_keys:
-            yield _by_key(samples, reaches, count, asked), "keys by hash"
+            yield _by_key(samples, halos, count, asked), "keys by hash"
     if not asked.may_strip and not asked.has_keys:
         yield Layout(), "no bounded attribute and no key to divide by: one task"
 
@@ -182,14 +182,14 @@ def _counts(slots: int, least: int, most: int, wished: float) -> list[int]:
 
 
 def _strips(
-    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int, asked: Asked
+    samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int, asked: Asked
 ) -> Layout:
     bounds = quantiles(samples.values(), count)
     layout = Layout.of_strips(bounds)
     if not asked.may_salt:
         return layout
     assert layout.shared is not None
-    return replace(layout, shared=_salted(layout.shared, samples, reaches, count))
+    return replace(layout, shared=_salted(layout.shared, samples, halos, count))
 
 
 def quantiles(samples: Iterable[Sample], count: int) -> tuple[Number, ...]:
@@ -209,11 +209,11 @@ def quantiles(samples: Iterable[Sample], count: int) -> tuple[Number, ...]:
 
 
 def _salted(
-    group: Group, samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int
+    group: Group, samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int
 ) -> Group:
     """The group with the strips that ties have left too large divided by salts."""
     rows = sum(sample.rows for sample in samples.values())
-    anchor = next(name for name, reach in reaches.items() if reach.is_anchor)
+    anchor = next(name for name, halo in halos.items() if halo.is_anchor)
     mine = samples[anchor]
     layout = Layout(shared=group.moved_to(0))
     load = layout.loads(mine.values, mine.hashes, mine.weights, ANCHOR)
@@ -223,7 +223,7 @@ def _salted(
 
 
 def _by_key(
-    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], count: int, asked: Asked
+    samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int, asked: Asked
 ) -> Layout:
     """Buckets, and strips of their own for keys with more rows than half a part."""
     hashes = np.concatenate([s.hashes for s in samples.values()])
@@ -237,20 +237,20 @@ def _by_key(
     hot = [(int(keys[i]), math.ceil(rows[i] / part)) for i in order]
     if not (asked.may_strip or asked.may_salt):
         hot = [(key, 1) for key, _ in hot]
-    groups = [(key, _hot(samples, reaches, key, pieces, asked)) for key, pieces in hot]
+    groups = [(key, _hot(samples, halos, key, pieces, asked)) for key, pieces in hot]
     frequent = sum(rows[i] for i in order)
     left = float(rows.sum() - frequent) if len(keys) else 0.0
     return Layout.of_keys(max(1, round(left / part)) if part else 1, groups)
 
 
 def _hot(
-    samples: Mapping[str, Sample], reaches: Mapping[str, Reach], key: int, pieces: int,
+    samples: Mapping[str, Sample], halos: Mapping[str, Halo], key: int, pieces: int,
     asked: Asked,
 ) -> Group:  # fmt: skip
     mine = {name: _only(sample, key) for name, sample in samples.items()}
     bounds = quantiles(list(mine.values()), pieces) if asked.may_strip else ()
     group = Group(0, bounds, (1,) * (len(bounds) + 1))
-    return _salted(group, mine, reaches, pieces) if asked.may_salt else group
+    return _salted(group, mine, halos, pieces) if asked.may_salt else group
 
 
 def _only(sample: Sample, key: int) -> Sample:
