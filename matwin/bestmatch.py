@@ -1,6 +1,6 @@
 """Bestmatch joins: for each row, its best matches in several dimensions.  The file to read first.
 
-    sources ──feeds──▶ loop ──▶ directions ──▶ best pairs ──▶ output batches
+    sources ──feeds──▶ driver ──▶ directions ──▶ best pairs ──▶ output batches
     question: which pairs are eligible, which of them dominate others, what comes out
 
 * ``left``: the best right rows of every left row; ``right``: the other way round.
@@ -21,6 +21,7 @@ import pyarrow as pa
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance
 
+from .directions import Direction, Means
 from .full import Union, has_black_boxes
 from .inner import Champions, frontier_of_all, on_frontier
 from .joining import Batches, Join
@@ -88,8 +89,11 @@ def _started(
     join = Join(question, left, right, options)
     probe, keeps = question.how, question.keep_unmatched
     finish = join.pairs(probe, unmatched=keeps)
-    direction = join.direction(probe, "best", finish, wants_unmatched=keeps)
-    return join.reader(join.run([direction], keeps_rejected=(probe,) if keeps else ()))
+
+    def make(means: Means) -> list[Direction]:
+        return [join.direction(means, probe, "best", finish, wants_unmatched=keeps)]
+
+    return join.reader(join.run(make, keeps_rejected=(probe,) if keeps else ()))
 
 
 def _inner(

@@ -117,7 +117,12 @@ class Blocks:
     grid: Grid
 
     def sorted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Block]:
-        """The rows by their cells, and their block.
+        """The rows by their cells, and their block (see `ordered`)."""
+        order, block = self.ordered(rows)
+        return (rows if order is None else rows.take(pa.array(order))), block
+
+    def ordered(self, rows: pa.RecordBatch) -> tuple[Int64s | None, Block]:
+        """The block of rows by their cells, and where each of them lies; None: as they are.
 
         Within a cell they are in no order, and the block does not know their order keys: it is for
         rows that are all to be judged.
@@ -126,11 +131,11 @@ class Blocks:
         cells = [axis.cells(rows.column(axis.name)) for axis in self.grid.axes]
         keys = [*cells[: len(self.grid.keys)], *keys] if keys else cells
         order = sort_order(keys) if rows.num_rows else None
-        if order is not None:
-            rows = rows.take(pa.array(order))
-            keys = [key[order] for key in keys]
         ints, floats = self._values(rows)
-        return rows, Block(np.column_stack(keys), np.zeros(rows.num_rows, np.int64), ints, floats)
+        if order is not None:
+            keys = [key[order] for key in keys]
+            ints, floats = ints[order], floats[order]
+        return order, Block(np.column_stack(keys), np.zeros(rows.num_rows, np.int64), ints, floats)
 
     def order_keys(self, rows: pa.RecordBatch) -> Int64s:
         """The order attribute as order keys."""

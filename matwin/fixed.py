@@ -39,13 +39,12 @@ from .finality import DONE
 from .joining import check_rows_out
 from .judge import Judge
 from .keys import float_of_key
-from .loop import PORTION_SHARE
 from .need import WalkNeed
 from .options import Options, options_of
 from .paged import TooManyTies
 from .question import Question
 from .report import Report
-from .shares import ReadShare
+from .shares import PORTION_SHARE, ReadShare
 from .side import Side
 from .sources import Source, two_sources
 from .streams import Sorted, Stream, stream

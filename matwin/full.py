@@ -28,9 +28,9 @@ import pyarrow as pa
 from matwin.storage.columns import Int64s, physical
 
 from .candidates import Candidates
+from .directions import Direction, Means
 from .joining import Batches, Join
 from .kernels.mates import first_of_each, is_noted
-from .loop import Direction
 from .matched import Matched
 from .orders import PartialOrder, Subset
 from .question import Question
@@ -61,18 +61,22 @@ class Union:
     def batches(self) -> Generator[Batches]:
         """Output rows."""
         keeps = self._join.question.keep_unmatched
-        left = self._join.direction(
-            "left", "best", self._left_judged, wants_unmatched=keeps, with_keys=True
-        )
-        right = self._join.direction(
-            "right", "best", self._right_judged(keeps), wants_unmatched=keeps, with_keys=True,
-            sides={**self._join.sides, "left": self._noting}, after=left,
-        )  # fmt: skip
-        left.hand_on = lambda judged: self._hand_on(judged.rows, right)
         for result in self._join.run(
-            [left, right], keeps_rejected=("left", "right") if keeps else ()
+            self._directions, keeps_rejected=("left", "right") if keeps else ()
         ):
             yield result.batches if isinstance(result, Judged) else result
+
+    def _directions(self, means: Means) -> list[Direction]:
+        keeps = self._join.question.keep_unmatched
+        left = self._join.direction(
+            means, "left", "best", self._left_judged, wants_unmatched=keeps, with_keys=True
+        )
+        right = self._join.direction(
+            means, "right", "best", self._right_judged(keeps), wants_unmatched=keeps,
+            with_keys=True, sides={**self._join.sides, "left": self._noting}, after=left,
+        )  # fmt: skip
+        left.hand_on = lambda judged: self._hand_on(judged.rows, right)
+        return [left, right]
 
     def _hand_on(self, rows: pa.RecordBatch, right: Direction) -> None:
         """Give judged left rows to the right direction."""

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,21 +28,25 @@ from matwin.storage.errors import BudgetError, InputError, StoreError
 from matwin.storage.units import format_size
 
 from .candidates import Candidates, Contest, joined, plain_keys
-from .joining import Batches, Join
+from .joining import Batches, Join, MakeDirections
 from .kernels.skyline import best_of_groups
-from .matched import Matched
+from .matched import Finish, Matched
 
 CHANGE = "change"
 SCORED_ROWS = 65_536
 Scored = tuple[Candidates, pa.RecordBatch]
 
 
+def best_pairs(join: Join, finish: Finish[Any]) -> MakeDirections:
+    """The direction that judges each left row."""
+    return lambda means: [join.direction(means, "left", "best", finish, with_keys=True)]
+
+
 def frontier_of_all(join: Join) -> Candidates | None:
     """The candidates, one for each place on the frontier, that nothing dominates."""
-    direction = join.direction("left", "best", lambda matched: matched.candidates, with_keys=True)
-    contest = direction.judge.contest
+    contest = Contest(join.question, "left")
     frontier: Candidates | None = None
-    for found in join.run([direction]):
+    for found in join.run(best_pairs(join, lambda matched: matched.candidates)):
         if len(found):
             frontier = _distinct(contest.best(_joined_as_one(frontier, found)))
     return frontier
@@ -56,7 +61,7 @@ def on_frontier(join: Join, frontier: Candidates | None) -> Iterator[Batches]:
         probe, base = matched.candidates.probe[at], matched.candidates.base[at]
         return join.portions("left", matched, probe, base) if len(at) else ()
 
-    yield from join.run([join.direction("left", "best", finish, with_keys=True)])
+    yield from join.run(best_pairs(join, finish))
 
 
 def scored(join: Join) -> Iterator[pa.RecordBatch]:
@@ -76,7 +81,7 @@ def scored(join: Join) -> Iterator[pa.RecordBatch]:
             names = [*schema.names, *(f"score {i}" for i in range(len(scores)))]
             yield pa.RecordBatch.from_arrays([*rows.columns, *scores], names=names)
 
-    for batches in join.run([join.direction("left", "best", finish, with_keys=True)]):
+    for batches in join.run(best_pairs(join, finish)):
         yield from batches
 
 
@@ -108,8 +113,7 @@ class Champions:
 
     def batches(self) -> Generator[Batches]:
         """Output rows: all at the end, or every change as it comes."""
-        direction = self._join.direction("left", "best", self._scored, with_keys=True)
-        for found, rows in self._join.run([direction]):
+        for found, rows in self._join.run(best_pairs(self._join, self._scored)):
             changes = self._taken(found, rows)
             if self._emits_updates and changes:
                 yield changes

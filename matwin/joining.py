@@ -1,6 +1,6 @@
-"""What every join shares: sources and options in, directions to run, output batches out.
+"""What two-sided joins share: sources and options in, directions to run, output batches out.
 
-    Question, Options ──▶ Join ──▶ feeds, sides, directions ──loop──▶ batches ──▶ reader
+    Question, Options ──▶ Join ──▶ feeds, sides, directions ──driver──▶ batches ──▶ reader
 
 A join says which directions it wants and what each makes of the rows it has judged; everything else
 is here.
@@ -8,8 +8,9 @@ is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -17,22 +18,28 @@ import pyarrow as pa
 
 from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
+from matwin.storage.store import Store
+from matwin.storage.units import Counts
 
-from .feed import Feed
+from .cutting import Cutting, cutting_of
+from .directions import SIDES, Direction, Directions, Means
+from .driver import Driver
+from .engine import Moved
 from .finality import Finality, check_streamable
 from .judge import Judge
-from .loop import OUTPUT_SHARE, Direction, Loop
 from .matched import Matched
+from .need import Need, WalkNeed
 from .options import Options
 from .output import BATCH_ROWS, Output
 from .question import Question
 from .report import Report, SideReport
-from .shares import ReadShare
-from .side import Side
+from .shares import OUTPUT_SHARE
+from .side import Side, own_rows
 from .sources import Source
 from .streams import Stream
 
 Batches = Iterable[pa.RecordBatch]
+MakeDirections = Callable[[Means], Sequence[Direction]]
 FEW_ROWS = 256
 """As many output rows are made in one go, however wide they are."""
 
@@ -53,12 +60,14 @@ class Join:
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }
         self.output = Output(question, self.sides)
-        share = ReadShare.of(options.budget_bytes, 2, options.scratch)
-        self._sources = {"left": left.within(share), "right": right.within(share)}
+        self.is_divided = False
+        """Whether rows have copies, and only some of what is found belongs to a part."""
+        self._sources = {"left": left, "right": right}
         self._is_live = any(isinstance(s, Stream) and s.is_live for s in (left, right))
 
     def direction(
         self,
+        means: Means,
         probe: str,
         mode: str,
         finish: Callable[[Matched], Any],
@@ -76,27 +85,19 @@ class Join:
         seen = self.question if probe == "left" else self.question.swapped()
         finality = Finality(seen.order, is_float=bool(pa.types.is_floating(seen.order.type)))
         return Direction(
-            judge, finish, finality, wants_unmatched=wants_unmatched, with_keys=with_keys,
-            threads=self.options.workers, after=after, is_live=self._is_live,
-            output_bytes=self.options.budget_bytes // OUTPUT_SHARE,
+            judge, finish, finality, means, wants_unmatched=wants_unmatched, with_keys=with_keys,
+            after=after,
         )  # fmt: skip
 
-    def run(
-        self, directions: list[Direction], *, keeps_rejected: tuple[str, ...] = ()
-    ) -> Generator[Any]:
+    def run(self, make: MakeDirections, *, keeps_rejected: tuple[str, ...] = ()) -> Generator[Any]:
         """What the directions hand over; rejected rows of the named sides are unmatched rows."""
-
-        def rejected(side: str, rows: pa.RecordBatch) -> Iterator[Batches]:
-            if side in keeps_rejected:
-                yield [self.output.unmatched(side, rows)]
-
-        order = self.question.order
-        feeds = {}
         for name, source in self._sources.items():
             if isinstance(source, Stream):
-                check_streamable(order, name)
-            feeds[name] = Feed(source, self.sides[name], getattr(self.report, name), order.limits)
-        return Loop(feeds, directions, self.options, self.report).run(rejected)
+                check_streamable(self.question.order, name)
+        reports = [self.report.left, self.report.right]
+        joining = TwoSided(self, make, keeps_rejected, is_live=self._is_live)
+        sources = list(self._sources.values())
+        return Driver(joining, sources, reports, self.options, self.report).run()
 
     # ── what judged rows become ──────────────────────────────────────────────────────────────
 
@@ -125,12 +126,23 @@ class Join:
         The first is made at once, by whoever judged; the others, which there are only where rows
         are wide or have very many partners, when they are asked for.
         """
+        if self.is_divided:
+            probe_at, base_at = self._owned(probe, matched, probe_at, base_at)
         size = self._batch_rows(matched) if len(probe_at) > FEW_ROWS else FEW_ROWS
         rest = (
             self.paired(probe, matched, probe_at[at : at + size], base_at[at : at + size])
             for at in range(size, len(probe_at), size)
         )
         return chain([self.paired(probe, matched, probe_at[:size], base_at[:size])], rest)
+
+    def _owned(
+        self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """The pairs that belong to this part: those of its own left rows."""
+        is_left = probe == "left"
+        rows, at = (matched.probe_rows, probe_at) if is_left else (matched.base_rows, base_at)
+        own = own_rows(rows)[at]
+        return probe_at[own], base_at[own]
 
     def _batch_rows(self, matched: Matched) -> int:
         width = sum(
@@ -149,6 +161,8 @@ class Join:
 
     def alone(self, side: str, rows: pa.RecordBatch, at: Int64s) -> Batches:
         """Rows of one side without a partner."""
+        if self.is_divided:
+            at = at[own_rows(rows)[at]]
         return [
             self.output.unmatched(side, rows.take(pa.array(at[start : start + BATCH_ROWS])))
             for start in range(0, len(at), BATCH_ROWS)
@@ -169,6 +183,60 @@ class Join:
                     check_rows_out(self.report, self.options)
                     if batch.num_rows:
                         yield batch
+
+
+@dataclass
+class TwoSided:
+    """A two-sided join as the driver knows it."""
+
+    join: Join
+    make: MakeDirections
+    keeps_rejected: tuple[str, ...]
+    is_live: bool
+
+    def __post_init__(self) -> None:
+        options = self.join.options
+        judges = [d.judge for d in self.make(self._means)]
+        self.need: Need = WalkNeed(
+            judges, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
+        )
+        self.sides: Sequence[Side] = [self.join.sides[name] for name in SIDES]
+        self.tolerances: Sequence[Counts | None] = [self.join.question.order.limits] * 2
+        live = "live: judged with every batch while the windows fit memory"
+        self.decision = live if self.is_live else ""
+
+    @property
+    def _means(self) -> Means:
+        return Means.of(self.join.options, is_live=self.is_live)
+
+    def in_memory(self) -> Directions:
+        """All directions, without rows."""
+        join = self.join
+        made = self.make(self._means)
+        return Directions(made, join.options, join.report, is_live=self.is_live)
+
+    @property
+    def cutting(self) -> Cutting:
+        """How the join may be divided."""
+        return cutting_of(self.join.question, self.join.sides)
+
+    def in_part(self, output_bytes: int) -> Directions:
+        """All directions for one part, without rows."""
+        join = self.join
+        join.is_divided = join.question.how == "full"
+        made = self.make(Means(1, output_bytes, is_live=False, keeps_rows=True))
+        return Directions(made, join.options, join.report, is_live=False)
+
+    def on_pages(
+        self, engine: Directions, store: Store, arrivals: Sequence[str], why: str
+    ) -> Moved:
+        """The same directions, their windows on pages."""
+        return engine.moved_to(store, arrivals, why)
+
+    def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[Batches]:
+        """Unmatched rows, where they are wanted."""
+        if SIDES[feed] in self.keeps_rejected:
+            yield [self.join.output.unmatched(SIDES[feed], rows)]
 
 
 def check_rows_out(report: Report, options: Options) -> None:

@@ -57,6 +57,12 @@ class Portion:
         """A portion of at least one row."""
         return cls(batch, keys, int(keys.min()), int(keys.max()), size)
 
+    def size_from(self, first: int) -> int:
+        """What the rows whose key is at least `first` take, reckoned at their share."""
+        if self.low >= first or self.high < first:
+            return self.size if self.low >= first else 0
+        return self.size * int(np.count_nonzero(self.keys >= first)) // len(self.keys)
+
     def where(self, mask: Bools) -> Portion:
         """Some of the rows, reckoned at their share of the bytes."""
         kept = self.batch.filter(pa.array(mask))
@@ -119,6 +125,10 @@ class Rows:
         """Whether a row's key is at most `last`."""
         return any(portion.low <= last for portion in self.portions)
 
+    def size_from(self, first: int) -> int:
+        """What the rows whose key is at least `first` take."""
+        return sum(portion.size_from(first) for portion in self.portions)
+
     def upto(self, last: int) -> Rows:
         """Take out the rows whose key is at most `last`."""
         out = Rows(self._schema)
@@ -174,15 +184,17 @@ class MemoryDirection:
     """Probe rows and base rows of one direction, in memory."""
 
     def __init__(
-        self, judge: Judge, finality: Finality, *, threads: int, output_bytes: int, is_live: bool
-    ) -> None:
+        self, judge: Judge, finality: Finality, *, threads: int, output_bytes: int, is_live: bool,
+        keeps_rows: bool = False,
+    ) -> None:  # fmt: skip
+        """`keeps_rows`: rows stay where they lie, and only their arrays are sorted."""
+        self._keeps_rows = keeps_rows
         self.judge = judge
         self._threads = threads
         self._finality = finality
         self._output_bytes = output_bytes
         self._is_live = is_live
-        self.probe = Rows(judge.probe.side.stored)
-        self.base = Rows(judge.base.side.stored)
+        self.clear()
 
     @property
     def held_bytes(self) -> int:
@@ -208,9 +220,26 @@ class MemoryDirection:
         """Whether a side has more bytes than a column's 32-bit offsets can tell."""
         return max(self.probe.size, self.base.size) > OFFSETS_MAX
 
+    def batches(self, side: str) -> list[pa.RecordBatch]:
+        """The rows of a side."""
+        rows = self.probe if side == self.judge.probe_name else self.base
+        return [portion.batch for portion in rows.portions]
+
     def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows of a side."""
         (self.probe if side == self.judge.probe_name else self.base).append(rows, keys, size)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.probe = Rows(self.judge.probe.side.stored)
+        self.base = Rows(self.judge.base.side.stored)
+
+    def popped(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows with the number of their side; they are forgotten as they are handed out."""
+        is_left = self.judge.probe_name == "left"
+        for rows, side in ((self.probe, 0 if is_left else 1), (self.base, 1 if is_left else 0)):
+            while rows.portions:
+                yield side, rows.pop().batch
 
     def waiting(self, last: int) -> bool:
         """Whether some probe row could be judged."""
@@ -219,6 +248,12 @@ class MemoryDirection:
     def drop_base(self, below: int) -> None:
         """Forget base rows that no probe row can reach any more."""
         self.base.drop_below(below, whole=self._is_live)
+
+    def kept_share(self, last: int, below: int) -> float:
+        """How much of the windows would be left once rows up to `last` are judged and base rows
+        below are dropped."""
+        kept = self.probe.size_from(last + 1) + self.base.size_from(below)
+        return kept / max(self.held_bytes, 1)
 
     def judge_upto(
         self, last: int, finish: Finish[Result], *, with_keys: bool = False
@@ -229,14 +264,25 @@ class MemoryDirection:
         if judged.rows * self.base.rows <= FEW_PAIRS:
             yield from self._judge_few(judged, finish, with_keys=with_keys)
             return
-        probe_rows, probe = self.judge.probe.sorted(judged.joined())
-        base_rows, base = self.judge.base.sorted(self.base.joined())
+        made = self._ordered if self._keeps_rows and self.judge.is_fused else self._sorted
+        work = _Work(self.judge, *made(judged.joined()), with_keys=with_keys)
         del judged
-        work = _Work(self.judge, probe_rows, probe, base_rows, base, with_keys=with_keys)
         if is_eager:
             yield from self._pieces(work, finish)
         else:
             yield from map(finish, self._pieces(work, _as_it_is))
+
+    def _sorted(self, judged: pa.RecordBatch) -> tuple[_Ordered, _Ordered]:
+        """Both sides sorted: whoever gathers the rows of pairs finds them side by side."""
+        probe, base = self.judge.probe, self.judge.base
+        both = probe.sorted(judged), base.sorted(self.base.joined())
+        return _Ordered(both[0][0], None, both[0][1]), _Ordered(both[1][0], None, both[1][1])
+
+    def _ordered(self, judged: pa.RecordBatch) -> tuple[_Ordered, _Ordered]:
+        """Both sides as they lie, without a copy: for as many rows as a CPU's cache holds."""
+        rows = judged, self.base.joined()
+        probe, base = self.judge.probe.ordered(rows[0]), self.judge.base.ordered(rows[1])
+        return _Ordered(rows[0], *probe), _Ordered(rows[1], *base)
 
     def _pairs_at_a_time(self) -> tuple[int, bool]:
         """Pairs in a portion, so that two portions a thread under way fit their share, and whether
@@ -254,7 +300,18 @@ class MemoryDirection:
         return max(64, min(pairs, BATCH_ROWS)), False
 
     def _pieces(self, work: _Work, finish: Finish[Result]) -> Iterator[Result]:
-        """Stretches of probe rows on all threads, their results in order."""
+        """Stretches of probe rows, their results in order."""
+        if self._threads > 1:
+            yield from self._threaded(work, finish)
+            return
+        first = 0
+        while first < work.probe.rows:
+            limit = min(first + PIECE_ROWS_MAX, work.probe.rows)
+            result, first, _ = work.run(finish, first, limit, self._capacity)
+            yield result
+
+    def _threaded(self, work: _Work, finish: Finish[Result]) -> Iterator[Result]:
+        """The same on all threads."""
         rows = work.probe.rows
         size, start = PIECE_ROWS_MIN, 0
         running: deque[tuple[Future[tuple[Result, int, int]], int]] = deque()
@@ -318,34 +375,47 @@ def _as_it_is(matched: Matched) -> Matched:
     return matched
 
 
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """Rows, where each row of their block lies among them (None: as in the block), the block."""
+
+    rows: pa.RecordBatch
+    order: Int64s | None
+    block: Block
+
+    def places(self, at: Int64s) -> Int64s:
+        """Where rows of the block lie."""
+        return at if self.order is None else self.order[at]
+
+
 class _Work:
     """Sorted blocks, and how they are searched."""
 
-    def __init__(
-        self, judge: Judge, probe_rows: pa.RecordBatch, probe: Block, base_rows: pa.RecordBatch,
-        base: Block, *, with_keys: bool,
-    ) -> None:  # fmt: skip
-        self.probe = probe
+    def __init__(self, judge: Judge, probe: _Ordered, base: _Ordered, *, with_keys: bool) -> None:
+        self.probe = probe.block
         self._judge = judge
-        self._rows = (probe_rows, base_rows)
-        self._base = base
+        self._sides = (probe, base)
         self._with_keys = with_keys
-        self._reach: Offsets = offsets(judge.probe, probe, base)
+        self._reach: Offsets = offsets(judge.probe, probe.block, base.block)
 
     def run(
         self, finish: Finish[Result], first: int, limit: int, capacity: int
     ) -> tuple[Result, int, int]:
         """Search from `first` on until the capacity is used; the result, where to go on, and how
         many rows that took for a full portion."""
+        probe, base = self._sides
         found = next(
             self._judge.search(
-                self.probe, self._base, self._rows, capacity=capacity, first=first, limit=limit,
-                with_keys=self._with_keys, reach=self._reach,
+                probe.block, base.block, (probe.rows, base.rows), capacity=capacity, first=first,
+                limit=limit, with_keys=self._with_keys, reach=self._reach,
             )
         )  # fmt: skip
-        lonely = unmatched_rows(self.probe.order, EVERY, first, found.limit, found.candidates.probe)
-        result = finish(Matched(*self._rows, found.candidates, lonely))
-        rows = (found.limit - first) * capacity // max(len(found.candidates), 1)
+        pairs = found.candidates
+        lonely = unmatched_rows(self.probe.order, EVERY, first, found.limit, pairs.probe)
+        placed = Candidates(probe.places(pairs.probe), base.places(pairs.base), pairs.keys,
+                            pairs.boxes)  # fmt: skip
+        result = finish(Matched(probe.rows, base.rows, placed, probe.places(lonely)))
+        rows = (found.limit - first) * capacity // max(len(pairs), 1)
         return result, found.limit, rows
 
 

@@ -73,6 +73,13 @@ class PagedDirection:
             for side, blocks in ((judge.probe_name, judge.probe), (judge.base_name, judge.base))
         }
 
+    held_bytes = judge_bytes = output_bytes = 0  # a store counts its own
+    exceeds_offsets = False
+
+    def kept_share(self, last: int, below: int) -> float:
+        """Pages make room by themselves."""
+        return 1.0
+
     @property
     def probe(self) -> Window:
         """The window of the rows to be judged."""

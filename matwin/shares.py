@@ -21,6 +21,17 @@ PORTION_SHARE = 16
 """A loop takes portions of a sixteenth of the budget and counts what it makes of them, three times
 as much, so a portion is read in one piece or two."""
 PORTION_BYTES_MIN, PORTION_BYTES_MAX = 2**17, 2**23
+OUTPUT_SHARE = 8
+"""Output that is under way may take an eighth of the budget."""
+STEP_SHARE = 2
+"""A step over pages pays once half the budget has come: the more, the seldomer they are read."""
+GATHER_SHARE = 0.28
+"""Rows that gather before they are put down in parts: the more, the larger are the pages.  Two and
+a half times as much counts, for a copy and numbers."""
+PART_ROOM = 0.8
+"""What the parts under way may take; the rest is for frames, and for what is written."""
+WALK_ROOM = 0.75
+"""What walking a part may take while the lanes of the others are there."""
 WHOLE_SHARE = 8
 WHOLE_BYTES_MIN = 2**25
 """Parquet's pages are of 1 MiB by default, one of each column is open at a time, and a file with

@@ -27,6 +27,7 @@ from .question import Question
 ROW = "matwin row"
 NOTES = "matwin notes"
 ONE = "matwin one"
+OWN = "matwin own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Side:
     keys: tuple[str, ...]
     hidden: tuple[Hidden, ...]
     has_row_numbers: bool
+    marks_own: bool = False
+    """Whether a copy of a row knows if it is in its own part."""
 
     @classmethod
     def of(cls, question: Question, name: str, *, row_numbers: bool = False) -> Side:
@@ -69,11 +72,13 @@ class Side:
             dimensions = [Dimension(ONE, None, None, 0)]
         if row_numbers:
             fields.append(pa.field(ROW, pa.int64()))
+        if question.how == "full":
+            fields.append(pa.field(OWN, pa.int8()))
         return cls(
             name, schema, pa.schema(fields), Grid(tuple(map(Key, keys)), tuple(dimensions)),
             tuple(columns.get(a) for a in question.attributes),
             tuple(getattr(a, name) for a in question.attributes),
-            tuple(keys), tuple(hidden), row_numbers,
+            tuple(keys), tuple(hidden), row_numbers, question.how == "full",
         )  # fmt: skip
 
     @classmethod
@@ -141,6 +146,8 @@ class Side:
         if self.has_row_numbers:
             numbers = np.arange(rows.num_rows) if kept is None else kept
             columns.append(pa.array(numbers + first_row))
+        if self.marks_own:
+            columns.append(pa.array(np.ones(rows.num_rows, np.int8)))
         return pa.RecordBatch.from_arrays(columns, schema=self.stored)
 
     def _converted(
@@ -167,6 +174,12 @@ class Side:
         have to agree in 128 bits to be taken for equal.  Numbers are exact.
         """
         return [key_code(rows.column(key), key, salt=1) for key in self.keys]
+
+
+def own_rows(rows: pa.RecordBatch) -> Bools:
+    """Which rows are in their own part."""
+    own: Bools = physical(rows.column(OWN))[0] != 0
+    return own
 
 
 def _stored(schema: pa.Schema, name: str, wanted: pa.DataType, hidden: list[Hidden]) -> str:

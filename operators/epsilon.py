@@ -9,18 +9,19 @@
     semi     left → right, any           left rows with a pair
     anti     left → right, any           left rows without one
 
-The loop, the windows and the walk are MatWin's own; an ε-join keeps nothing between visits.
+The driver, the windows and the walk are MatWin's own; an ε-join keeps nothing between visits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from matwin.directions import Direction, Means
 from matwin.joining import Batches, Join
-from matwin.loop import Direction
 from matwin.matched import Matched
 from matwin.options import options_of
 from matwin.question import Question
@@ -55,23 +56,28 @@ def epsilon_join(
         distances=distances,
     )  # fmt: skip
     join = Join(question, ours, theirs, options_of("epsilon_join", options))
-    directions, keeps_rejected = _directions(join)
-    return join.reader(join.run(directions, keeps_rejected=keeps_rejected))
+    return join.reader(join.run(partial(_directions, join), keeps_rejected=_keeps_rejected(how)))
 
 
-def _directions(join: Join) -> tuple[list[Direction], tuple[str, ...]]:
+def _keeps_rejected(how: str) -> tuple[str, ...]:
+    """The sides whose rows come out though they match nothing."""
+    sides = {"left": ("left",), "anti": ("left",), "right": ("right",), "full": ("left", "right")}
+    return sides.get(how, ())
+
+
+def _directions(join: Join, means: Means) -> list[Direction]:
     how = join.question.how
     if how in ("semi", "anti"):
         finish = _semi(join) if how == "semi" else _anti(join, "left")
-        direction = join.direction("left", "any", finish, wants_unmatched=how == "anti")
-        return [direction], ("left",) if how == "anti" else ()
+        return [join.direction(means, "left", "any", finish, wants_unmatched=how == "anti")]
     probe = "right" if how == "right" else "left"
     keeps = how != "inner"
-    pairs = join.direction(probe, "all", join.pairs(probe, unmatched=keeps), wants_unmatched=keeps)
+    finish = join.pairs(probe, unmatched=keeps)
+    pairs = join.direction(means, probe, "all", finish, wants_unmatched=keeps)
     if how != "full":
-        return [pairs], (probe,) if keeps else ()
-    lonely = join.direction("right", "any", _anti(join, "right"), wants_unmatched=True)
-    return [pairs, lonely], ("left", "right")
+        return [pairs]
+    lonely = join.direction(means, "right", "any", _anti(join, "right"), wants_unmatched=True)
+    return [pairs, lonely]
 
 
 def _anti(join: Join, side: str) -> Any:

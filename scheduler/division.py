@@ -34,6 +34,10 @@ LARGEST_PART = 4_000_000
 """No part is meant to have more rows, so that a lost task is not much to repeat."""
 SAMPLED_ROWS = 16
 """A part is cut by at least so many rows of the sample, or its size would be chance."""
+FULL = 0.75
+"""How full of what fits a part is meant to be: a sample does not tell it exactly."""
+PARTS_MAX = 256
+"""More at a time would make small pages; what is too large is cut again."""
 MOST_HOT = 256
 HOT_ROWS = 30
 """A key is called frequent for at least so many rows of the sample."""
@@ -108,6 +112,16 @@ class Plan:
         joined = last_end(self.total, self.slots) * (SPARK_SORT if self.is_sorted else 1)
         return float(joined + waves * TASK_ROWS + self.parts * PART_ROWS)
 
+    def bytes_of_parts(self, weights: Mapping[str, float]) -> Values:
+        """What each part takes, if a row of a side takes so much."""
+        found: Values = np.sum([weights[name] * rows for name, rows in self.loads.items()], axis=0)
+        return found
+
+    def bytes_moved(self, weights: Mapping[str, float], room: float) -> float:
+        """What is written and read again, copies included; what does not fit counts more."""
+        parts = self.bytes_of_parts(weights)
+        return float(parts.sum() + 2 * parts[parts > room].sum())
+
     @property
     def is_sorted(self) -> bool:
         """Whether Spark sorts the parts; unknown parts may be large."""
@@ -142,6 +156,36 @@ def plan_of(samples: Mapping[str, Sample], asked: Asked) -> Plan:
     return min(plans, key=lambda plan: plan.cost)
 
 
+def fitted(
+    samples: Mapping[str, Sample], asked: Asked, weights: Mapping[str, float], room: float
+) -> Plan:
+    """The plan for one machine: parts that fit `room` bytes, with the least to write and to read.
+
+    `weights` are the bytes that a row of each side takes while its part is joined.  What does not
+    fit all the same must be written once more, or be walked: it counts three times.
+    """
+    total = sum(samples[name].rows * weight for name, weight in weights.items())
+    least = max(2, math.ceil(total / (FULL * room)))
+    most = max(2, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
+    counts = sorted({min(math.ceil(least * more), PARTS_MAX, most) for more in (1.0, 1.4, 2.0)})
+    plans = [
+        expected(layout, halos, samples, asked.slots, reason)
+        for halos in asked.halos
+        for count in counts
+        for layout, reason in _layouts(samples, halos, count, asked)
+    ]
+    return min(plans, key=lambda plan: plan.bytes_moved(weights, room))
+
+
+def _layouts(
+    samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int, asked: Asked
+) -> Iterator[tuple[Layout, str]]:
+    if asked.may_strip:
+        yield _strips(samples, halos, count, asked), "strips, cut by quantiles"
+    if asked.has_keys:
+        yield _by_key(samples, halos, count, asked), "keys by hash"
+
+
 def expected(
     layout: Layout, halos: Mapping[str, Halo], samples: Mapping[str, Sample], slots: int,
     reason: str,
@@ -166,10 +210,7 @@ def _candidates(
     if least == 1 and not asked.strips:
         yield Layout(), "few rows: one task"
     for count in counts:
-        if asked.may_strip:
-            yield _strips(samples, halos, count, asked), "strips, cut by quantiles"
-        if asked.has_keys:
-            yield _by_key(samples, halos, count, asked), "keys by hash"
+        yield from _layouts(samples, halos, count, asked)
     if not asked.may_strip and not asked.has_keys:
         yield Layout(), "no bounded attribute and no key to divide by: one task"
 

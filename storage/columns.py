@@ -13,7 +13,7 @@ Left out: decimals as join attributes (they may need 128 bits); they travel as p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -192,6 +192,14 @@ def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(32))
     return mixed
+
+
+def mixed_codes(rows: pa.RecordBatch, keys: Sequence[str]) -> Int64s:
+    """One number for all keys of a row, its bits stirred: numbers with a pattern have none then."""
+    found = np.zeros(rows.num_rows, np.uint64)
+    for key in keys:
+        found = _mixed(found * np.uint64(31) + key_code(rows.column(key), key).view(np.uint64))
+    return found.view(np.int64)
 
 
 _PLAIN: dict[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]] = {

@@ -35,6 +35,7 @@ import numpy as np
 from lmdb.verify import VerifyError, verify
 
 from .errors import CorruptPage, StoreError
+from .machine import free_memory
 from .mapping import FOLIO_BYTES, aligned, give_back, mapping_of
 from .owner import Owner
 from .places import Place, place_of
@@ -76,6 +77,7 @@ class Environment:
         self._write = Turn(str(folder))
         self._readers = 0
         self._reads = 0
+        self._kept_bytes: int | None = None
         self._places: dict[bytes, Place] = {}
         self._poison: str | None = None
         self._bytes_known = 0
@@ -159,6 +161,29 @@ class Environment:
                 return use(view)
             finally:
                 self._unmap(start, len(view))
+
+    def read_all(self, keys: Sequence[bytes], use: Callable[[bytes, memoryview], T]) -> list[T]:
+        """What `use` makes of the values of keys that are there, in one transaction.
+
+        The kernel is asked for values one by one only where the file is too large to be in its
+        memory still: to find a value's place takes as long as to read it from there.
+        """
+        if self._kept_bytes is None:
+            self._kept_bytes = free_memory() // 2
+        found: list[T] = []
+        with self._reading() as transaction:
+            is_cold = self.file_bytes > self._kept_bytes
+            for number, key in enumerate(keys, 1):
+                if is_cold:
+                    self._fetch(key)
+                view = transaction.get(key)
+                if view is not None:
+                    found.append(use(key, view))
+                if number % UNMAP_EVERY == 0:
+                    give_back(*self._map)
+            view = None
+            give_back(*self._map)
+        return found
 
     def keys(self, prefix: bytes) -> list[bytes]:
         """The keys that begin with the prefix, in order."""

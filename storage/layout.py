@@ -113,7 +113,18 @@ def encode_page(
 ) -> tuple[pa.Buffer, Fence]:
     """The bytes of a page and its fence, from sorted rows and their sort keys."""
     fence = fence_of(keys)
-    directory = _directory(keys[:-1], batch.num_rows)
+    return _encoded(page_id, batch, fence, _directory(keys[:-1], batch.num_rows), mark), fence
+
+
+def encode_rows(page_id: PageId, batch: pa.RecordBatch, mark: int) -> pa.Buffer:
+    """The bytes of a page of rows in no order: without cells, and with a fence of nothing."""
+    return _encoded(page_id, batch, Fence((), (), 0, 0), np.empty(0, "<u2"), mark)
+
+
+def _encoded(
+    page_id: PageId, batch: pa.RecordBatch, fence: Fence, directory: npt.NDArray[np.uint16],
+    mark: int,
+) -> pa.Buffer:  # fmt: skip
     body = batch.serialize()
     start = _body_start(len(fence.first), len(directory))
     page = pa.allocate_buffer(start + body.size)
@@ -130,7 +141,7 @@ def encode_page(
     )  # fmt: skip
     HEADER.pack_into(page, 0, MAGIC, 0, *fields)
     seal(page)
-    return page, fence
+    return page
 
 
 def seal(page: pa.Buffer) -> None:

@@ -32,6 +32,13 @@ class MemoryPageFile:
         self.pages.update((page_id, page.to_pybytes()) for page_id, page in pages)
         self._fresh.update(page_id for page_id, _ in pages)
 
+    def loosen(self, window: int) -> None:
+        """Nothing: every page is kept as it is."""
+
+    def stored_bytes(self, page_id: PageId, size: int) -> int:
+        """What a page of so many bytes takes."""
+        return size
+
     def read(self, page_id: PageId) -> pa.Buffer:
         """The page's bytes, checked, in memory of their own."""
         if page_id not in self.pages:
@@ -39,6 +46,10 @@ class MemoryPageFile:
         page = self.pages[page_id]
         check_page(page, page_id, self.where)
         return pa.py_buffer(bytearray(page))
+
+    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
+        """The bytes of several pages, as `read` gives them."""
+        return [self.read(page_id) for page_id in pages]
 
     def free(self, pages: Iterable[PageId]) -> None:
         """Give up pages: those of a complete step once the next one is complete."""

@@ -11,7 +11,8 @@ A page is never overwritten: a step writes new pages under new numbers, and what
 record does not name is left over from a step that never ended.  `recover` removes it.
 
 Records have a fixed size, because values of varying size fragment an LMDB file (1.66× the live
-data, against 1.13×).  A page that is larger than a record takes several.  A record is 16 bytes
+data, against 1.13×); only pages that are written once and never replaced are kept as they are
+(`loosen`).  A page that is larger than a record takes several.  A record is 16 bytes
 shorter than the page size: LMDB puts 16 bytes before it and rounds up to whole blocks.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +48,7 @@ from .turns import Turn, in_turn
 from .units import format_size
 
 LMDB_HEADER_BYTES = 16
+BLOCK_BYTES = 4096
 PAGE_SIZE_MIN = 4096
 PAGE_SIZE_MAX = 64 * 2**20
 DELETES_PER_TRANSACTION = 256
@@ -64,8 +66,17 @@ class PageFile(Protocol):
     def write(self, pages: Sequence[tuple[PageId, pa.Buffer]]) -> None:
         """Write the pages in one transaction."""
 
+    def loosen(self, window: int) -> None:
+        """Let the records of a window's pages be as long as the pages: they are written once."""
+
+    def stored_bytes(self, page_id: PageId, size: int) -> int:
+        """What a page of so many bytes takes in the file."""
+
     def read(self, page_id: PageId) -> pa.Buffer:
         """The page's bytes, checked, in memory of their own."""
+
+    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
+        """The bytes of several pages, as `read` gives them."""
 
     def free(self, pages: Iterable[PageId]) -> None:
         """Give up pages: those of a complete step once the next one is complete."""
@@ -136,6 +147,7 @@ class LmdbPageFile:
         self._freed: list[PageId] = []
         self._dead: list[PageId] = []
         self._parts: dict[PageId, int] = {}
+        self._loose: set[int] = set()
         self._step = 0
         self._is_closed = False
         self._turn = Turn(self.where)
@@ -190,12 +202,21 @@ class LmdbPageFile:
     def write(self, pages: Sequence[tuple[PageId, pa.Buffer]]) -> None:
         """Write the pages in one transaction."""
         size = record_bytes(self.page_size)
-        self._open().write(_Records(pages, size))
+        self._open().write(_Records(pages, size, self._loose))
         if self._dead:  # a number that comes again, after a step that never ended, is alive
             written = {page_id for page_id, _ in pages}
             self._dead = [page_id for page_id in self._dead if page_id not in written]
         self._fresh.update(page_id for page_id, _ in pages)
         self._parts.update((i, -(-page.size // size)) for i, page in pages if page.size > size)
+
+    def loosen(self, window: int) -> None:
+        """Let the records of a window's pages be as long as the pages: they are written once."""
+        self._loose.add(window)
+
+    def stored_bytes(self, page_id: PageId, size: int) -> int:
+        """What a page of so many bytes takes in the file."""
+        unit = BLOCK_BYTES if page_id.window in self._loose else self.page_size
+        return -(-size // unit) * unit
 
     def read(self, page_id: PageId) -> pa.Buffer:
         """The page's bytes, checked, in memory of their own."""
@@ -210,11 +231,27 @@ class LmdbPageFile:
         check_page(page, page_id, self.where)
         return page
 
+    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
+        """The bytes of several pages, as `read` gives them, in one transaction."""
+        if any(page_id in self._parts for page_id in pages):
+            return [self.read(page_id) for page_id in pages]
+        by_key = {_record_key(page_id, 0): page_id for page_id in pages}
+        found = (self._env or self._open()).read_all(
+            list(by_key), lambda key, view: (by_key[key], self._first_part(view, by_key[key]))
+        )
+        read = dict(found)
+        for page_id in pages:
+            if page_id not in read:
+                raise self._missing(page_id, 0)
+            check_page(read[page_id], page_id, self.where)
+        return [read[page_id] for page_id in pages]
+
     def _first_part(self, view: memoryview, page_id: PageId) -> pa.Buffer:
         """What the page has in its first record."""
         used = used_bytes(view, page_id, self.where)
         size = record_bytes(self.page_size)
-        if used < 64 or used > PARTS_MAX * size or len(view) != size:
+        length = min(used, size) if page_id.window in self._loose else size
+        if used < 64 or used > PARTS_MAX * size or len(view) != length:
             raise CorruptPage(
                 f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
                 f"bytes in records of {len(view)}; the file is damaged"
@@ -342,9 +379,12 @@ def _owned(folder: Path) -> Iterator[Owner]:
 class _Records:
     """The records of some pages; can be iterated again when a transaction is repeated."""
 
-    def __init__(self, pages: Sequence[tuple[PageId, pa.Buffer]], size: int) -> None:
+    def __init__(
+        self, pages: Sequence[tuple[PageId, pa.Buffer]], size: int, loose: Container[int]
+    ) -> None:
         self._pages = pages
         self._size = size
+        self._loose = loose
 
     def __iter__(self) -> Iterator[tuple[bytes, npt.NDArray[np.uint8]]]:
         # NumPy copies at memory speed; assigning to a bytearray's slice took 240 µs a page of
@@ -354,6 +394,9 @@ class _Records:
             data = np.frombuffer(page, np.uint8)
             for part in range(-(-len(data) // self._size)):
                 piece = data[part * self._size : (part + 1) * self._size]
+                if page_id.window in self._loose:
+                    yield _record_key(page_id, part), piece
+                    continue
                 padded[: len(piece)] = piece
                 padded[len(piece) :] = 0
                 yield _record_key(page_id, part), padded

@@ -29,7 +29,7 @@ the calls on a store and its windows run one after the other; the pool never tak
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -152,6 +152,22 @@ class BufferPool:
             check(page, data)
             self._unchecked.pop(page_id, None)
         return page
+
+    def hand_over(self, pages: Sequence[PageId], why: str = "") -> list[Page]:
+        """Pages for whoever has reserved room for them: the pool holds them no longer."""
+        with self._lock:
+            held = {}
+            for page_id in pages:
+                frame = self._resident(page_id)
+                if frame is not None:
+                    held[page_id] = frame.data
+                for event in ("read" if frame is None else "hit", "pin", "unpin"):
+                    self._count(event, page_id, frame, why)
+        missing = [page_id for page_id in pages if page_id not in held]
+        held.update(zip(missing, self.file.read_all(missing), strict=True))
+        found = [self._decoded(page_id, held[page_id]) for page_id in pages]
+        self.drop(pages, why)
+        return found
 
     def prefetch(self, page_id: PageId) -> bool:
         """Read a page into a frame without pinning it; False where there is no room."""
@@ -313,7 +329,7 @@ class BufferPool:
             frame = self._frames[page_id]
             if not frame.is_dirty:
                 continue
-            record_size = -(-frame.size // self.file.page_size) * self.file.page_size
+            record_size = self.file.stored_bytes(page_id, frame.size)
             if pages and size + record_size > self.write_space:
                 break
             pages.append((page_id, frame.data))

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from .errors import InputError
 from .grid import Grid
+from .lanes import Lanes
 from .layout import PageId
 from .manifest import pack_states, unpack_states
 from .materialize import FORMS, StandardWindow, Window, WindowState
@@ -165,6 +166,10 @@ class Store:
         number = next(self._numbers)
         window = StandardWindow(self.pool, number, f"sort {number}", schema, grid, "sort")
         return SortedRows(window, source)
+
+    def lanes(self, name: str, schema: pa.Schema) -> Lanes:
+        """Rows to be put down by lane and taken back once; they are in no step."""
+        return Lanes(self.pool, next(self._numbers), name, schema)
 
     @in_turn
     def drop(self, name: str) -> None:

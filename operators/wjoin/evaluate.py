@@ -29,24 +29,32 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from matwin.feed import Portion
+from matwin.finality import DONE
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 
 from .block import Blocks
 from .buffers import Buffer
 from .kernels import expand
+from .needed import needed_from
 from .output import Output
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BackwardReach, ForwardReach
+from .streams import StreamsInMemory
 
 
-class Backward:
+class Backward(StreamsInMemory):
     """Windows that rows probe as they come."""
+
+    step_bytes: int | None = 0
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
         is_hash: bool,
     ) -> None:  # fmt: skip
+        self._upper = question.constraints.bounds(bounds)
+        self._is_float = question.is_float
         self._blocks = blocks
         self._output = output
         self.buffers = [Buffer(b, by_time=not is_hash, is_linked=is_hash) for b in blocks]
@@ -62,19 +70,20 @@ class Backward:
         """What the windows take, and what making one of them larger takes."""
         return _held_bytes(self.buffers) + self._output.share_bytes
 
-    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """What new rows find; then they are in the window."""
-        block = self._blocks[stream].of(rows)
+        block = self._blocks[stream].of(portion.rows)
         if all(b.rows for i, b in enumerate(self.buffers) if i != stream):
             run = self._pipelines[stream].run(
                 block, np.arange(len(block)), self._reaches, self._output.capacity
             )
             for seen, tuples in run:
                 yield from self._output.batches(seen, tuples)
-        self.buffers[stream].append(block, size)
+        self.buffers[stream].append(block, portion.size)
 
-    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Drop what no later row can meet."""
+        needed = needed_from(frontiers, self._upper, is_float=self._is_float)
         for buffer, bound in zip(self.buffers, needed, strict=True):
             buffer.drop_below(bound)
         return iter(())
@@ -94,8 +103,10 @@ class Waiting:
     size: int
 
 
-class Forward:
+class Forward(StreamsInMemory):
     """Windows of what is final, and rows that are not final yet."""
+
+    step_bytes: int | None = 0
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
@@ -123,9 +134,9 @@ class Forward:
         )
         return _held_bytes(self.buffers) + waiting + self._output.share_bytes
 
-    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """Rows wait until they are final."""
-        self._wait(stream, rows, size)
+        self._wait(stream, portion.rows, portion.size)
         return iter(())
 
     def _wait(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
@@ -143,9 +154,9 @@ class Forward:
         times = self._blocks[stream].side.order_keys(rows)
         waiting.append(Waiting(rows, int(times.min()), size))
 
-    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
-        """Join all rows below `upto`, in order of time; then drop what no later row can meet."""
-        firsts = []
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Join all rows that are final, in order of time; then drop what no later row can meet."""
+        upto, firsts = min(frontiers), []
         for stream, buffer in enumerate(self.buffers):
             before = buffer.limit
             self._admit(stream, upto)
@@ -153,6 +164,10 @@ class Forward:
         for stream, first in enumerate(firsts):
             if self.buffers[stream].limit > first and all(b.rows for b in self.buffers):
                 yield from self._found(stream, first)
+        # Rows that wait are still to come.
+        lowest = [upto if f != DONE or w else DONE
+                  for f, w in zip(frontiers, self.waiting, strict=True)]  # fmt: skip
+        needed = needed_from(lowest, self._upper, is_float=self._question.is_float)
         for buffer, bound in zip(self.buffers, needed, strict=True):
             buffer.drop_below(bound)
 

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from matwin.feed import Portion
+from matwin.finality import DONE
+from matwin.report import Report
 from matwin.storage.store import Store
 
 from .block import Blocks
@@ -18,6 +21,7 @@ from .paged import page_by_page
 from .partitions import Pages, Partitions, Range
 from .parts import Gathering, KeptBlocks, MemoryPart, PagedPart
 from .question import WindowQuestion
+from .streams import weight_in_memory
 
 GATHER_SHARE = 4
 READS_MAX = 8
@@ -27,15 +31,15 @@ READS_MAX = 8
 class GatheredPages:
     """All rows on pages: old ones, which have met each other in memory, and new ones."""
 
-    is_step_due = False
-    new_bytes = 0
-    joined = "nothing joined"
-    """How the runs were joined; known when that begins."""
+    step_bytes: int | None = None
+    makes_room = True
+    needed_bytes = 0  # a store counts its own
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, store: Store, *,
-        bounds: str, materialize: str, threads: int,
+        bounds: str, materialize: str, threads: int, report: Report,
     ) -> None:  # fmt: skip
+        self._report = report
         self._question = question
         self._blocks = blocks
         self._output = output
@@ -53,16 +57,24 @@ class GatheredPages:
         """What the windows are, and why."""
         return "inputs are finite: sorted runs, joined at the end"
 
-    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    def weight(self, rows: int, size: int) -> int:
+        """What a portion takes while it gathers."""
+        return weight_in_memory(rows, size)
+
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
+        """Gather rows."""
+        self.take_new(stream, portion.rows, portion.size)
+        return iter(())
+
+    def take_new(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
         """Gather rows; the stream with the most of them writes when the share is used up."""
         if not self._is_cut:
             self._part(stream, is_new=True).append(rows)
-            return iter(())
+            return
         self._waiting[stream].append(rows, size)
         self._gathering.count()
         if self._gathering.size > self._store.pool.budget_bytes // GATHER_SHARE:
             self._write(max(range(len(self._waiting)), key=lambda i: self._waiting[i].size))
-        return iter(())
 
     def _write(self, stream: int) -> None:
         """Write what waits, in order of key and time."""
@@ -86,19 +98,19 @@ class GatheredPages:
             )
         return self._parts[stream, is_new]
 
-    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
-        """Nothing: everything waits for the end."""
-        return iter(())
-
-    def step(self, needed: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """All tuples with a new row."""
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """All tuples with a new row, at the end."""
+        if min(frontiers) < DONE:
+            return
+        self._report.steps += 1
         streams = range(len(self._blocks))
         for stream in streams:
             self._write(stream)
         old = [self._part(i, is_new=False) for i in streams]
         new = [self._part(i, is_new=True) for i in streams]
         cut = self._cut(old, new) if self._is_cut else None
-        self.joined = "runs joined page by page" if cut is None else f"{len(cut[1])} ranges of keys"
+        way = "runs joined page by page" if cut is None else f"{len(cut[1])} ranges of keys"
+        self._report.decide(f"at the end: {way}")
         if cut is None:
             pool = self._store.pool
             yield from page_by_page(self._question, old, new, self._output, pool, self._bounds)

@@ -1,6 +1,6 @@
 """Window joins: N streams in one operator, with a window of its own for each pair.
 
-streams ──▶ question (constraints closed) ──▶ choice of an algorithm ──▶ loop ──▶ reader
+streams ──▶ question (constraints closed) ──▶ choice of an algorithm ──▶ driver ──▶ reader
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.driver import Driver
 from matwin.joining import check_rows_out
 from matwin.options import Options, options_of
-from matwin.report import Report
+from matwin.report import Report, StreamReport
 from matwin.sources import Source, read_once, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
 from .choose import Choice, choose
-from .loop import WindowLoop
+from .joining import WindowJoining
 from .question import WindowQuestion
 
 
@@ -58,8 +59,12 @@ def window_join(
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
         raise InputError("report=: it has counted another join already; give a new Report()")
-    loop = WindowLoop(question, list(sources.values()), choice, chosen, report)
-    return pa.RecordBatchReader.from_batches(question.schema, _counted(loop.run(), report, chosen))
+    joining = WindowJoining(question, choice, chosen, report, is_live=_is_live(sources))
+    reports = [report.streams.setdefault(name, StreamReport()) for name in question.names]
+    driver = Driver(joining, list(sources.values()), reports, chosen, report)
+    return pa.RecordBatchReader.from_batches(
+        question.schema, _counted(driver.run(), report, chosen)
+    )
 
 
 def asked(
@@ -69,9 +74,12 @@ def asked(
     """The question, its sources and the algorithm; checked before any row is read."""
     sources = _sources(streams)
     question = WindowQuestion.of(sources, time=time, windows=windows, by=by, where=where)
-    is_live = any(isinstance(s, Stream) and s.is_live for s in sources.values())
-    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=is_live)
+    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=_is_live(sources))
     return question, sources, choice
+
+
+def _is_live(sources: Mapping[str, Source]) -> bool:
+    return any(isinstance(source, Stream) and source.is_live for source in sources.values())
 
 
 def window_options(join: str, given: dict[str, Any]) -> Options:

@@ -18,15 +18,19 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from matwin.feed import Portion
+from matwin.report import Report
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
 from .block import BYTES_PER_ROW, Blocks
+from .needed import needed_from
 from .output import Output
 from .parts import Gathering, KeptBlocks, MemoryPart, PagedPart
 from .question import WindowQuestion
 from .reaches import BlockRef
 from .slabs import stepped
+from .streams import weight_in_memory
 
 KEPT_BLOCKS_MAX = 256
 NEW_SHARE = 4
@@ -63,11 +67,15 @@ def _kept_blocks(
 class LivePages:
     """Old rows on pages, new ones in memory until a step pays."""
 
+    makes_room = True
+    needed_bytes = 0  # a store counts its own
+
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, store: Store, *,
-        bounds: str, arrivals: Sequence[str], materialize: str,
+        bounds: str, arrivals: Sequence[str], materialize: str, report: Report,
     ) -> None:  # fmt: skip
         self._question = question
+        self._report = report
         self._output = output
         self._bounds = bounds
         self._pool = store.pool
@@ -79,14 +87,13 @@ class LivePages:
         self._gathering = Gathering(self.new, store.pool)
 
     @property
-    def new_bytes(self) -> int:
-        """What has gathered since the last step."""
-        return self._gathering.size
+    def step_bytes(self) -> int | None:
+        """A step is due once as much has gathered as pays for reading the windows."""
+        return 0 if self._gathering.size > self._pool.budget_bytes // NEW_SHARE else None
 
-    @property
-    def is_step_due(self) -> bool:
-        """Whether as much has come as pays for reading the windows."""
-        return self.new_bytes > self._pool.budget_bytes // NEW_SHARE
+    def weight(self, rows: int, size: int) -> int:
+        """What a portion takes while it gathers."""
+        return weight_in_memory(rows, size)
 
     @property
     def reason(self) -> str:
@@ -94,22 +101,23 @@ class LivePages:
         window = self.old[0].window
         return f"{window.form} windows, joined as rows come: {window.reason}"
 
-    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """Keep rows for the next step."""
+        self.take_new(stream, portion.rows, portion.size)
+        return iter(())
+
+    def take_new(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
+        """Rows that are still to meet all others."""
         self.new[stream].append(rows, size)
         self._gathering.count()
-        return iter(())
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
         """Rows whose tuples with one another have been found."""
         self.old[stream].append(rows)
 
-    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
-        """Nothing: a step waits until it pays."""
-        return iter(())
-
-    def step(self, needed: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """All tuples with a new row; then drop what no later row can meet."""
+        self._report.steps += 1
         yield from page_by_page(
             self._question, self.old, self.new, self._output, self._pool, self._bounds
         )
@@ -117,5 +125,7 @@ class LivePages:
             for batch in part.clear():
                 self.old[number].append(batch)
             self._gathering.count()
+        upper = self._question.constraints.bounds(self._bounds)
+        needed = needed_from(frontiers, upper, is_float=self._question.is_float)
         for old, bound in zip(self.old, needed, strict=True):
             old.drop_below(bound)

@@ -71,6 +71,14 @@ class MemoryPart:
         """What the rows take, and their arrays."""
         return self.size + self.rows * BYTES_PER_ROW
 
+    def bytes_from(self, bound: int) -> int:
+        """What the rows from a time on take, reckoned at their share, arrays included."""
+        if self.rows == 0 or bound > INT64_MAX:
+            return 0
+        keys = (self._blocks.side.order_keys(batch) for batch in self._batches)
+        kept = sum(int(np.count_nonzero(times >= bound)) for times in keys)
+        return self.held_bytes * kept // self.rows
+
     def absorb(self, other: MemoryPart) -> None:
         """Take all rows of another part."""
         for batch in other._batches:

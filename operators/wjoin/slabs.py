@@ -24,24 +24,33 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
+from matwin.feed import Portion
+from matwin.report import Report
+from matwin.storage.columns import INT64_MIN
+
 from .block import Blocks
+from .needed import needed_from
 from .output import Output
 from .parts import MemoryPart, needed_bytes
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BlockRef, MergeReach
+from .streams import StreamsInMemory
 
 STRETCH_MIN, STRETCH_MAX = 1 << 10, 1 << 17
 Refs = Sequence[Sequence[BlockRef]]
 
 
-class Slabs:
+class Slabs(StreamsInMemory):
     """Old and new rows of every stream, in memory."""
+
+    step_bytes: int | None = None
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
-        threads: int,
+        threads: int, report: Report,
     ) -> None:  # fmt: skip
+        self._report = report
         self._question = question
         self._output = output
         self._bounds = bounds
@@ -54,31 +63,51 @@ class Slabs:
         """What the rows take, and sorting the largest part, and output."""
         return needed_bytes([*self.old, *self.new]) + self._output.share_bytes
 
-    def take(self, stream: int, rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    def kept_bytes(self, frontiers: Sequence[int]) -> int:
+        """What would be needed after a step."""
+        if not _is_known(frontiers):
+            return self.needed_bytes
+        parts = list(zip(self.old, self.new, self._needed(frontiers), strict=True))
+        kept = sum(o.bytes_from(bound) + n.bytes_from(bound) for o, n, bound in parts)
+        return kept + self._output.share_bytes
+
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """Keep rows for the next step."""
-        self.new[stream].append(rows, size)
+        self.new[stream].append(portion.rows, portion.size)
         return iter(())
 
-    def advance(self, needed: Sequence[int], upto: int) -> Iterator[pa.RecordBatch]:
-        """Nothing: a step waits until it pays."""
-        return iter(())
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """All tuples with a new row; then drop what no later row can meet.
 
-    def step(self, needed: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """All tuples with a new row; then drop what no later row can meet."""
+        While nothing is known of a stream's order nothing could be dropped, and more rows would
+        have to be joined in steps than in one: then it waits.
+        """
+        if not _is_known(frontiers):
+            return
+        self._report.steps += 1
         old, new = [p.refs() for p in self.old], [p.refs() for p in self.new]
         counts = [o.rows + n.rows for o, n in zip(self.old, self.new, strict=True)]
         yield from stepped(
             self._question, old, new, counts, self._bounds, self._output, self._threads
         )
-        for own, come, bound in zip(self.old, self.new, needed, strict=True):
+        for own, come, bound in zip(self.old, self.new, self._needed(frontiers), strict=True):
             own.absorb(come)
             own.drop_below(bound)
+
+    def _needed(self, frontiers: Sequence[int]) -> list[int]:
+        upper = self._question.constraints.bounds(self._bounds)
+        return needed_from(frontiers, upper, is_float=self._question.is_float)
 
     def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
         """All rows, old ones first: the stream's number, whether they are new, and batches."""
         for is_new, parts in ((False, self.old), (True, self.new)):
             for number, part in enumerate(parts):
                 yield number, is_new, part.clear()
+
+
+def _is_known(frontiers: Sequence[int]) -> bool:
+    """Whether every stream has said how far it has come."""
+    return all(frontier > INT64_MIN for frontier in frontiers)
 
 
 def stepped(

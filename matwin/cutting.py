@@ -1,0 +1,148 @@
+"""How a join's rows may be divided into parts: by which attribute or key, and with which halos.
+
+    how                 anchor   the other side's rows come as far as
+    left, semi, anti    left     lo <= right - left <= hi
+    right               right    lo <= right - left <= hi
+    inner               either   the cheaper; the best pairs of all have the left one
+    full                none     both sides have halos; a pair belongs to the part of its left row,
+                                 a row alone to its own.  In a bestmatch join the left side's halo
+                                 is twice as wide: a right row must see all its left rows' rivals
+
+Any attribute with a tolerance on both sides will do, not only the order attribute: the fewest
+copies decide.  Pure but for the look at a sample of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.scheduler.division import Asked, Plan, Sample, fitted
+from matwin.scheduler.layout import ANCHOR, Halo, Int64s, Values
+from matwin.storage.columns import comparable, mixed_codes, order_key
+
+from .attributes import Attribute
+from .question import Question
+from .side import Side
+
+Halos = tuple[Mapping[str, Halo], ...]
+SAMPLE_ROWS = 20_000
+
+
+def halos_of(question: Question, attribute: Attribute | None) -> Halos:
+    """For each allowed anchor, how far every side's rows may be from it in an attribute."""
+    lo = attribute.lo if attribute and attribute.lo is not None else 0
+    hi = attribute.hi if attribute and attribute.hi is not None else 0
+    from_left = {"left": ANCHOR, "right": Halo(lo, hi)}
+    from_right = {"left": Halo(-hi, -lo), "right": ANCHOR}
+    if question.how == "full":
+        right = Halo(min(lo, 0), max(hi, 0))
+        if question.best:
+            return ({"left": Halo(min(lo, 0) - hi, max(hi, 0) - lo), "right": right},)
+        return ({"left": Halo(min(-hi, 0), max(-lo, 0)), "right": right},)
+    if question.how == "right":
+        return (from_right,)
+    if question.how == "inner" and not question.best:
+        return from_left, from_right
+    return (from_left,)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One way of dividing: by strips of a column, by keys, or by both."""
+
+    columns: tuple[str, ...] | None
+    """The stored column of each side that strips are cut by; None: by keys alone."""
+    halos: Halos
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """All ways in which a join may be divided."""
+
+    sides: Sequence[Side]
+    cuts: tuple[Cut, ...]
+    has_keys: bool
+    may_salt: bool
+    marks_own: bool
+    """Whether each copy of a row must know if it is the one in its own part."""
+
+    def names(self) -> list[str]:
+        """What the sides are called."""
+        return [side.name for side in self.sides]
+
+    def values(self, cut: Cut, side: int, rows: pa.RecordBatch) -> Values:
+        """What a row is placed by among strips: floats as they are, all else as order keys."""
+        if cut.columns is None:
+            return np.zeros(rows.num_rows, np.int64)
+        column = rows.column(cut.columns[side])
+        return comparable(column)[0] if pa.types.is_floating(column.type) else order_key(column)
+
+    def hashes(self, side: int, rows: pa.RecordBatch) -> Int64s:
+        """One number for a row's keys."""
+        if not self.has_keys:
+            return np.zeros(rows.num_rows, np.int64)
+        return mixed_codes(rows, self.sides[side].keys)
+
+    def planned(
+        self, rows: Sequence[Iterable[pa.RecordBatch]], totals: Sequence[float],
+        weights: Sequence[float], room: float, slots: int,
+    ) -> tuple[Cut, Plan] | None:  # fmt: skip
+        """The cheapest division by a sample of each side's rows; None where there is no way."""
+        drawn = [_drawn(batches) for batches in rows]
+        by_name = dict(zip(self.names(), weights, strict=True))
+        found = []
+        for cut in self.cuts:
+            samples = self._samples(cut, drawn, totals)
+            asked = Asked(cut.halos, cut.columns is not None, self.has_keys, self.may_salt, slots)
+            plan = fitted(samples, asked, by_name, room)
+            found.append((plan.bytes_moved(by_name, room), cut, plan))
+        return min(found, key=lambda one: one[0])[1:] if found else None
+
+    def _samples(
+        self, cut: Cut, drawn: Sequence[Sequence[pa.RecordBatch]], totals: Sequence[float]
+    ) -> dict[str, Sample]:
+        samples = {}
+        for number, (name, batches) in enumerate(zip(self.names(), drawn, strict=True)):
+            values = [self.values(cut, number, batch) for batch in batches]
+            hashes = [self.hashes(number, batch) for batch in batches]
+            count = sum(map(len, values))
+            weights = np.full(count, totals[number] / max(count, 1))
+            none = np.empty(0, np.int64)
+            samples[name] = Sample(
+                np.concatenate(values or [none]), np.concatenate(hashes or [none]), weights
+            )
+        return samples
+
+
+def cutting_of(question: Question, sides: Mapping[str, Side]) -> Cutting:
+    """How a two-sided join may be divided."""
+    own = [sides["left"], sides["right"]]
+    cuts = []
+    for number, attribute in enumerate(question.attributes):
+        columns = tuple(side.attributes[number] for side in own)
+        if attribute.is_number and attribute.is_limited and None not in columns:
+            cuts.append(Cut(columns, halos_of(question, attribute)))  # type: ignore[arg-type]
+    if question.keys and not cuts:
+        cuts.append(Cut(None, halos_of(question, None)))
+    return Cutting(own, tuple(cuts), bool(question.keys), question.how != "full",
+                   question.how == "full")  # fmt: skip
+
+
+def _drawn(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """About `SAMPLE_ROWS` of some rows, evenly spaced."""
+    held = [batch for batch in batches if batch.num_rows]
+    stride = max(1, sum(batch.num_rows for batch in held) // SAMPLE_ROWS)
+    return list(_strided(held, stride))
+
+
+def _strided(batches: Iterable[pa.RecordBatch], stride: int) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in batches:
+        at = np.arange(first, batch.num_rows, stride)
+        first = (first - batch.num_rows) % stride
+        if len(at):
+            yield batch.take(pa.array(at)) if stride > 1 else batch

@@ -1,0 +1,339 @@
+"""The driver: reads N feeds, steps when it is due, and decides where the rows live.
+
+    read a feed that has something, the one that is furthest behind
+        │
+        ▼
+    engine.take(rows)             what is found at once leaves at once
+        │
+        ▼  when a step is due
+    engine.advance(frontiers)     what is final leaves, what nobody needs is dropped
+        │
+        ▼  memory full
+    a step that makes room ──▶ slab by slab, nothing is written
+    else                   ──▶ on to pages, once and for all
+
+It is written once for all joins and knows nothing of them.
+
+When a step is due is the economics of it, decided here and nowhere else:
+* engines that hand results over as rows come step with every portion;
+* others wait until the memory is full, because a step's cost is mostly its own: what fits in memory
+  is one step, at the end;
+* on pages a step must pay for what it reads.  Somebody waits for the results of live streams, so
+  there it is due as well after `max_delay`, when nobody has anything to say, and with every portion
+  while nothing had to be written.
+
+A source whose order is not declared is looked through once the memory is full, if it can be read
+again: sorted ones go slab by slab.
+
+Invariant: what is counted never exceeds the budget.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.storage.errors import BudgetError
+from matwin.storage.store import Store
+
+from .engine import Engine, Joining, MemoryEngine
+from .feed import Feed, items_of
+from .inbox import Bell, Inbox
+from .options import Options
+from .paged import TooManyTies
+from .parts import Parts, Room
+from .report import Report, SideReport, StreamReport
+from .shares import PORTION_SHARE, ReadShare
+from .sources import Source
+from .streams import Stream
+from .watch import ProcessWatch
+
+PROGRESS_SECONDS = 0.1
+WAIT_SECONDS = 0.05
+UNKNOWN = 16
+"""An input of unknown length is taken for so many times what has been read of it."""
+REPLICATION_MAX = 4.0
+
+
+class Driver:
+    """Feeds, and the engine that joins their rows."""
+
+    def __init__(
+        self, joining: Joining, sources: Sequence[Source], reports: Sequence[SideReport],
+        options: Options, report: Report,
+    ) -> None:  # fmt: skip
+        self._joining = joining
+        self._options = options
+        self._report = report
+        self._bell = Bell()
+        self._inboxes: dict[int, Inbox] = {}
+        self._feeds = [self._feed(i, sources, reports[i]) for i in range(len(sources))]
+        self._is_live = bool(self._inboxes)
+        self._memory: MemoryEngine | None = joining.in_memory()
+        self._engine: Engine = self._memory
+        self._store: Store | None = None
+        self._new_bytes = 0
+        self._has_news = False
+        self._is_untouched = True
+        self._stepped_at = time.monotonic()
+        self._told_at = 0.0
+        self._started = [0.0] * len(sources)
+        self._watch = ProcessWatch(report)
+        self._pages_before = (report.pages_read, report.pages_written)
+        report.budget_bytes = options.budget_bytes
+
+    def _feed(self, number: int, sources: Sequence[Source], report: SideReport) -> Feed:
+        options, side = self._options, self._joining.sides[number]
+        share = ReadShare.of(options.budget_bytes, len(sources), options.scratch)
+        source = sources[number].within(share)
+        items = items_of(source)
+        if isinstance(source, Stream) and source.is_live:
+            waiting = options.budget_bytes // PORTION_SHARE // len(sources)
+            items = self._inboxes[number] = Inbox(items, self._bell, side.name, waiting)
+        return Feed(source, side, report, self._joining.tolerances[number], items)
+
+    def run(self) -> Generator[Any]:
+        """All results, as soon as they are there."""
+        try:
+            for inbox in self._inboxes.values():
+                inbox.start()
+            if self._options.wants_pages:
+                yield from self._move_to_pages("asked for")
+            elif self._joining.decision:
+                self._report.decide(self._joining.decision)
+            while not all(feed.is_done for feed in self._feeds):
+                yield from self._turn()
+            yield from self._end()
+            self._report.is_done = True
+            self._tell(always=True)
+        except BudgetError as e:
+            raise self._announced(e) from e
+        finally:
+            self._close()
+
+    # ── one turn ─────────────────────────────────────────────────────────────────────────────
+
+    def _turn(self) -> Iterator[Any]:
+        """Read one portion, take it, step if that is due, and see that there is room."""
+        number = self._next()
+        if number is not None:
+            yield from self._read(number)
+        if self._is_step_due(is_idle=number is None):
+            yield from self._step()
+        if self._memory is not None and not self._has_room(self._memory):
+            yield from self._made_room(self._memory)
+        self._tell()
+
+    def _read(self, number: int) -> Iterator[Any]:
+        feed = self._feeds[number]
+        portion = feed.read(self._rows_at_a_time)
+        if not feed.is_silent:
+            self._has_news = True
+            for other in self._feeds:
+                other.is_silent = False
+        if portion is None:
+            return
+        began = time.monotonic()
+        self._joining.need.see(portion.rows)
+        self._new_bytes += portion.size
+        yield from self._engine.take(number, portion)
+        if portion.rejected is not None:
+            yield from self._joining.rejected(number, portion.rejected)
+        self._note(number, began)
+
+    def _next(self) -> int | None:
+        """The feed to read: of those that have something, the one that is furthest behind."""
+        open_ = [i for i, feed in enumerate(self._feeds) if not feed.is_done]
+        silent = [i for i in open_ if not self._is_ready(i)]
+        ready = [i for i in open_ if i not in silent and self._is_useful(i, silent)]
+        if ready:
+            # Where an order is still to be found out, all keep pace, so that it can be of use.
+            knows = self._is_live or all(self._feeds[i].is_ordered for i in open_)
+            frontiers = [feed.frontier if knows else 0 for feed in self._feeds]
+            return min(ready, key=lambda i: self._turn_of(i, frontiers[i]))
+        self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
+        return None
+
+    def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
+        """Who is furthest behind comes first, unless it has just had nothing to say."""
+        feed = self._feeds[number]
+        return feed.is_silent, frontier, feed.report.rows_in
+
+    def _is_ready(self, number: int) -> bool:
+        inbox = self._inboxes.get(number)
+        return inbox is None or self._feeds[number].has_rest or inbox.is_ready
+
+    def _is_useful(self, number: int, silent: list[int]) -> bool:
+        """Whether a feed should be read while others are silent.  Live ones always: nobody knows
+        what holds them together.  A finite one waits for those that it is ahead of."""
+        if number in self._inboxes or not self._feeds[number].is_ordered:
+            return True
+        ahead = self._feeds[number].frontier
+        return all(ahead <= self._feeds[i].frontier for i in silent)
+
+    def _rows_at_a_time(self, rows: int, size: int) -> int:
+        """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
+        share = self._options.budget_bytes // PORTION_SHARE
+        return max(1, share * rows // max(self._engine.weight(rows, size), 1))
+
+    def _note(self, number: int, began: float) -> None:
+        """How long a stream's portion took, and how long the stream has been read."""
+        report, now = self._feeds[number].report, time.monotonic()
+        if not isinstance(report, StreamReport):
+            return
+        self._started[number] = self._started[number] or began
+        report.portions += 1
+        report.response_total += now - began
+        report.response_max = max(report.response_max, now - began)
+        report.seconds = now - self._started[number]
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────
+
+    def _is_step_due(self, *, is_idle: bool) -> bool:
+        pays = self._engine.step_bytes
+        if pays is not None and self._new_bytes >= pays:
+            return True
+        if not (self._is_live and self._has_news) or self._store is None:
+            return False
+        delay = self._options.delay_seconds
+        if delay is not None:
+            return time.monotonic() - self._stepped_at >= delay
+        return is_idle or self._store.pool.counters.writes == 0
+
+    def _step(self) -> Iterator[Any]:
+        self._new_bytes = 0
+        self._has_news = False
+        for result in self._engine.advance(self._frontiers()):
+            yield result
+            self._tell()
+        self._stepped_at = time.monotonic()
+        if self._store is not None:
+            self._count_pages()
+            pa.default_memory_pool().release_unused()
+
+    def _end(self) -> Iterator[Any]:
+        """What was waiting for the end."""
+        if self._memory is not None:
+            self._has_room(self._memory)  # counts what is there
+            if not self._report.decisions:
+                self._report.decide("memory: everything fits, judged in one step")
+        yield from self._step()
+
+    def _frontiers(self) -> list[int]:
+        return [feed.frontier for feed in self._feeds]
+
+    # ── memory ───────────────────────────────────────────────────────────────────────────────
+
+    def _has_room(self, engine: MemoryEngine) -> bool:
+        """Whether another portion fits the memory."""
+        needed, budget = engine.needed_bytes, self._options.budget_bytes
+        self._report.peak_bytes = max(self._report.peak_bytes, min(needed, budget))
+        return not engine.exceeds_offsets and needed + budget // PORTION_SHARE <= budget
+
+    def _made_room(self, engine: MemoryEngine) -> Iterator[Any]:
+        """A step to make room in memory; where it would leave little, on to pages."""
+        self._look_for_order()
+        half = self._options.budget_bytes // 2
+        if self._is_live or engine.kept_bytes(self._frontiers()) <= half:
+            self._is_untouched = False
+            yield from self._step()
+        if engine.needed_bytes > half or engine.exceeds_offsets:
+            if not self._moved_to_parts(engine):
+                yield from self._move_to_pages("the windows do not fit the memory")
+        elif not self._is_live:
+            self._report.decide("memory: slab by slab, what is final makes room for what comes")
+
+    def _look_for_order(self) -> None:
+        """Find out whether sources of undeclared order are sorted, unless one is surely not."""
+        if all(feed.is_ordered or feed.is_done for feed in self._feeds):
+            return
+        for feed in self._feeds:
+            if not feed.is_done and not feed.find_sorted():
+                return
+        self._report.decide("all inputs are sorted by the order attribute")
+
+    def _moved_to_parts(self, engine: Any) -> bool:
+        """Divide all rows, where nothing has been joined yet and the join can be divided."""
+        joining: Any = self._joining
+        if self._is_live or not self._is_untouched or not hasattr(joining, "in_part"):
+            return False
+        room, feeds = Room.of(self._options), range(len(self._feeds))
+        rows = [engine.rows_of(feed) for feed in feeds]
+        counts = [sum(batch.num_rows for batch in batches) for batches in rows]
+        sizes = [sum(batch.nbytes for batch in batches) for batches in rows]
+        part = joining.in_part(room.output_bytes)
+        weights = [part.weight(n, s) / max(n, 1) for n, s in zip(counts, sizes, strict=True)]
+        totals = [feed.report.rows_expected or UNKNOWN * max(n, 1)
+                  for feed, n in zip(self._feeds, counts, strict=True)]  # fmt: skip
+        found = joining.cutting.planned(rows, totals, weights, room.part_bytes, room.slots)
+        del rows
+        if found is None or found[1].replication > REPLICATION_MAX:
+            return False
+        self._open_store()
+        assert self._store is not None
+        pool, left = self._store.pool, engine.held_bytes
+        parts = Parts(joining, *found, self._store, self._options, self._report)
+        pool.take(left)
+        for feed, batch in engine.pour():
+            parts.gather(feed, batch)
+        pool.give_back(left)
+        self._memory, self._engine = None, parts
+        plan = found[1]
+        self._report.decide(
+            f"parts: {plan.parts} of them, {plan.reason}; {plan.replication:.2f} copies of a row"
+        )
+        pa.default_memory_pool().release_unused()
+        return True
+
+    def _open_store(self) -> Store:
+        options = self._options
+        self._store = Store(
+            memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch,
+            trace=options.trace,
+        )  # fmt: skip
+        return self._store
+
+    def _move_to_pages(self, why: str) -> Iterator[Any]:
+        """From now on the windows are in a store."""
+        store = self._open_store()
+        arrivals = [feed.arrival for feed in self._feeds]
+        moved = self._joining.on_pages(self._memory, store, arrivals, why)
+        self._memory, self._engine = None, moved.engine
+        self._report.decide(moved.decision)
+        yield from moved.results
+        # What Arrow has been given back it keeps for a while: up to 30 MB in a budget of 2 MiB.
+        pa.default_memory_pool().release_unused()
+
+    def _announced(self, error: BudgetError) -> BudgetError:
+        """The error with a budget that is enough for all rows, also those not read yet."""
+        need = self._joining.need
+        for feed in self._feeds:
+            if not feed.is_live:
+                need.see_rest(feed.rest())
+        return need.announced(error, has_ties=isinstance(error, TooManyTies))
+
+    def _close(self) -> None:
+        for inbox in self._inboxes.values():
+            inbox.close()
+        if self._store is not None:
+            self._count_pages()
+            self._store.close()
+
+    def _count_pages(self) -> None:
+        assert self._store is not None
+        counters, (reads, writes) = self._store.pool.counters, self._pages_before
+        self._report.pages_read = reads + counters.reads
+        self._report.pages_written = writes + counters.writes
+        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+
+    def _tell(self, *, always: bool = False) -> None:
+        """Look at the process and call the progress function, about ten times a second."""
+        now = time.monotonic()
+        if always or now - self._told_at >= PROGRESS_SECONDS:
+            self._told_at = now
+            self._watch.look()
+            if self._options.progress is not None:
+                self._options.progress(self._report)

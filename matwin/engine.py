@@ -1,0 +1,98 @@
+"""What the driver asks of a join: engines, and whoever makes them.
+
+    feeds ──portions──▶ take ─┐
+                              ├─▶ an engine holds rows between two steps, and hands results over
+    frontiers ────────▶ advance ┘
+
+An *engine* is one way of holding a join's rows: in memory, on pages, in parts.  It knows nothing of
+sources, of other engines or of when to step.  A *joining* makes the engines of one join.
+
+Invariants: what `take` and `advance` yield is handed over exactly once; `needed_bytes` bounds what
+the rows take and what the next step takes on top of them; after `advance` with every frontier at
+`DONE` nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from matwin.storage.store import Store
+from matwin.storage.units import Counts
+
+from .feed import Portion
+from .need import Need
+from .side import Side
+
+
+class Engine(Protocol):
+    """Rows of a join between two steps."""
+
+    step_bytes: int | None
+    """A step pays once so many bytes have come: 0 is with every portion, None only when the memory
+    is full and at the end."""
+    makes_room: bool
+    """Whether it stays within the budget by itself: its rows are not in memory only."""
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the rows take, and what a step and its output take besides."""
+
+    def weight(self, rows: int, size: int) -> int:
+        """What a portion of so many rows and bytes takes when it has been taken."""
+
+    def take(self, feed: int, portion: Portion) -> Iterator[Any]:
+        """Take rows; results that are there at once."""
+
+    def advance(self, frontiers: Sequence[int]) -> Iterator[Any]:
+        """Results that are final by these frontiers; what nobody can need any more is dropped."""
+
+
+class MemoryEngine(Engine, Protocol):
+    """An engine whose rows are in memory, and can go elsewhere."""
+
+    @property
+    def exceeds_offsets(self) -> bool:
+        """Whether a feed has more bytes than a column's 32-bit offsets can tell."""
+
+    def kept_bytes(self, frontiers: Sequence[int]) -> int:
+        """What would be needed after a step."""
+
+
+class Moved(NamedTuple):
+    """A join that goes on elsewhere: the engine, what was done and why, and results on the way."""
+
+    engine: Engine
+    decision: str
+    results: Iterator[Any]
+
+
+class Joining(Protocol):
+    """One join: what its feeds are, and its engines."""
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """What is read of each feed."""
+
+    @property
+    def tolerances(self) -> Sequence[Counts | None]:
+        """The reach of each feed's order attribute."""
+
+    @property
+    def need(self) -> Need:
+        """What its rows ask of the budget."""
+
+    @property
+    def decision(self) -> str:
+        """What is done while everything is in memory; empty where only the end tells."""
+
+    def in_memory(self) -> MemoryEngine:
+        """An engine without rows."""
+
+    def on_pages(self, engine: Any, store: Store, arrivals: Sequence[str], why: str) -> Moved:
+        """The rows of an engine in memory, on pages of a store."""
+
+    def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[Any]:
+        """What becomes of rows that can match nothing."""

@@ -1,0 +1,119 @@
+"""A window join as the driver knows it: its feeds, and the engines that its algorithm takes.
+
+    in memory   merge                      `Slabs`
+                backward, forward          `Backward`, `Forward`
+    on pages    live streams               `LivePages`: steps over windows
+                finite inputs              `GatheredPages`: everything at the end
+
+All algorithms share the engines on pages, because there a step must pay for the pages it reads.
+What an engine in memory has joined already is old on pages, what has waited is new: nothing is lost
+or found twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from matwin.engine import Moved
+from matwin.need import Need
+from matwin.options import Options
+from matwin.report import Report
+from matwin.shares import PORTION_SHARE
+from matwin.side import Side
+from matwin.storage.columns import INT64_MIN
+from matwin.storage.store import Store
+from matwin.storage.units import Counts
+
+from .block import Blocks
+from .choose import Choice
+from .evaluate import Backward, Forward
+from .gathered import GatheredPages
+from .need import StreamsNeed
+from .output import Output
+from .paged import LivePages
+from .question import WindowQuestion
+from .slabs import Slabs
+from .streams import StreamsInMemory, weight_in_memory
+
+
+class WindowJoining:
+    """One window join."""
+
+    def __init__(
+        self, question: WindowQuestion, choice: Choice, options: Options, report: Report, *,
+        is_live: bool,
+    ) -> None:  # fmt: skip
+        self._question = question
+        self._choice = choice
+        self._options = options
+        self._report = report
+        self._is_live = is_live
+        self._blocks = [Blocks(side) for side in question.sides]
+        threads = options.workers if choice.algorithm == "merge" else 1
+        self._output = Output(question, options.budget_bytes, threads)
+        self.sides: Sequence[Side] = question.sides
+        self.tolerances: Sequence[Counts | None] = [s.grid.order.limits for s in question.sides]
+        self.decision = choice.reason
+        self.need: Need = StreamsNeed(
+            question, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
+        )
+
+    def in_memory(self) -> StreamsInMemory:
+        """The engine of the algorithm, without rows."""
+        choice, common = self._choice, (self._question, self._blocks, self._output)
+        if choice.algorithm == "merge":
+            threads = self._options.workers
+            return Slabs(*common, bounds=choice.bounds, threads=threads, report=self._report)
+        evaluation = Forward if choice.is_forward else Backward
+        return evaluation(*common, bounds=choice.bounds, is_hash=choice.is_hash)
+
+    def on_pages(
+        self, engine: StreamsInMemory, store: Store, arrivals: Sequence[str], why: str
+    ) -> Moved:
+        """The rows of an engine in memory, on pages."""
+        paged: LivePages | GatheredPages
+        options = self._options
+        common = (self._question, self._blocks, self._output, store)
+        if self._is_live:
+            paged = LivePages(
+                *common, bounds=self._choice.bounds, materialize=options.materialize,
+                arrivals=arrivals, report=self._report,
+            )  # fmt: skip
+        else:
+            # Every page is then read about once, however long the windows are; steps would read
+            # the windows again and again.
+            paged = GatheredPages(
+                *common, bounds=self._choice.bounds, materialize=options.materialize,
+                threads=options.workers, report=self._report,
+            )  # fmt: skip
+        self._output.divide(1 if self._is_live else options.workers)
+        decision = self._choice.on_pages(why, paged.reason)
+        return Moved(paged, decision, self._poured(engine, paged))
+
+    def _poured(
+        self, engine: StreamsInMemory, paged: LivePages | GatheredPages
+    ) -> Iterator[pa.RecordBatch]:
+        """Move the rows; those that have waited may be too many for one step."""
+        nothing_known = [INT64_MIN] * len(self.sides)  # rows that wait are still to come
+        for number, is_new, batches in engine.pour():
+            while batches:
+                for part in self._parts_of(batches.pop(0)):
+                    if not is_new:
+                        paged.take_old(number, part)
+                        continue
+                    paged.take_new(number, part, part.nbytes)
+                    if paged.step_bytes is not None:
+                        yield from paged.advance(nothing_known)
+
+    def _parts_of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """A batch in parts that take a sixteenth of the budget."""
+        share = self._options.budget_bytes // PORTION_SHARE
+        weight = weight_in_memory(batch.num_rows, batch.nbytes)
+        size = max(1, share * batch.num_rows // max(weight, 1))
+        return (batch.slice(first, size) for first in range(0, batch.num_rows, size))
+
+    def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Nothing comes out of rows that match nothing."""
+        return iter(())

@@ -1,0 +1,42 @@
+"""What engines of window joins have in common: what a portion weighs, and where rows go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from .block import BYTES_PER_ROW
+
+Poured = tuple[int, bool, list[pa.RecordBatch]]
+"""A stream's number, whether its rows are still to be joined, and batches of them."""
+
+
+def weight_in_memory(rows: int, size: int) -> int:
+    """What a portion takes: itself, a copy, and while it is sorted another."""
+    return 3 * (size + rows * 2 * BYTES_PER_ROW)
+
+
+class StreamsInMemory(ABC):
+    """An engine whose windows are in memory."""
+
+    makes_room = False
+    exceeds_offsets = False
+
+    @property
+    @abstractmethod
+    def needed_bytes(self) -> int:
+        """What the rows take, and what a step and its output take besides."""
+
+    def weight(self, rows: int, size: int) -> int:
+        """What a portion takes."""
+        return weight_in_memory(rows, size)
+
+    def kept_bytes(self, frontiers: Sequence[int]) -> int:
+        """What would be needed after a step: as much as now, where every portion is a step."""
+        return self.needed_bytes
+
+    @abstractmethod
+    def pour(self) -> Iterator[Poured]:
+        """All rows, those that have met each other first; they are forgotten here."""
