@@ -125,6 +125,7 @@ class Directions:
         self._report = report
         self.step_bytes: int | None = 0 if is_live else None
         self.makes_room = False
+        self.is_untouched = True
         keeps_rows = directions[0].keeps_rows
         block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
         self._copies = 1 if keeps_rows else 3
@@ -181,6 +182,7 @@ class Directions:
         for direction in self.directions:
             last, needed_from = direction.bounds(known)
             if last > NOTHING and direction.windows.waiting(last):
+                self.is_untouched = False
                 self._report.steps += 1
                 for result in direction.windows.judge_upto(
                     last, direction.finish, with_keys=direction.with_keys

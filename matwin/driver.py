@@ -36,9 +36,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.scheduler.division import Plan
 from matwin.storage.errors import BudgetError
+from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
+from .cutting import Cut
 from .engine import Engine, Joining, MemoryEngine
 from .feed import Feed, items_of
 from .inbox import Bell, Inbox
@@ -77,7 +80,6 @@ class Driver:
         self._store: Store | None = None
         self._new_bytes = 0
         self._has_news = False
-        self._is_untouched = True
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
         self._started = [0.0] * len(sources)
@@ -238,7 +240,6 @@ class Driver:
         self._look_for_order()
         half = self._options.budget_bytes // 2
         if self._is_live or engine.kept_bytes(self._frontiers()) <= half:
-            self._is_untouched = False
             yield from self._step()
         if engine.needed_bytes > half or engine.exceeds_offsets:
             if not self._moved_to_parts(engine):
@@ -255,31 +256,17 @@ class Driver:
                 return
         self._report.decide("all inputs are sorted by the order attribute")
 
-    def _moved_to_parts(self, engine: Any) -> bool:
+    def _moved_to_parts(self, engine: MemoryEngine) -> bool:
         """Divide all rows, where nothing has been joined yet and the join can be divided."""
-        joining: Any = self._joining
-        if self._is_live or not self._is_untouched or not hasattr(joining, "in_part"):
+        if self._is_live or not engine.is_untouched:
             return False
-        room, feeds = Room.of(self._options), range(len(self._feeds))
-        rows = [engine.rows_of(feed) for feed in feeds]
-        counts = [sum(batch.num_rows for batch in batches) for batches in rows]
-        sizes = [sum(batch.nbytes for batch in batches) for batches in rows]
-        part = joining.in_part(room.output_bytes)
-        weights = [part.weight(n, s) / max(n, 1) for n, s in zip(counts, sizes, strict=True)]
-        totals = [feed.report.rows_expected or UNKNOWN * max(n, 1)
-                  for feed, n in zip(self._feeds, counts, strict=True)]  # fmt: skip
-        found = joining.cutting.planned(rows, totals, weights, room.part_bytes, room.slots)
-        del rows
-        if found is None or found[1].replication > REPLICATION_MAX:
+        found = self._divided(engine)
+        if found is None:
             return False
-        self._open_store()
-        assert self._store is not None
-        pool, left = self._store.pool, engine.held_bytes
-        parts = Parts(joining, *found, self._store, self._options, self._report)
-        pool.take(left)
-        for feed, batch in engine.pour():
+        store = self._open_store()
+        parts = Parts(self._joining, *found, store, self._options, self._report)
+        for feed, batch in _poured(engine, store.pool):
             parts.gather(feed, batch)
-        pool.give_back(left)
         self._memory, self._engine = None, parts
         plan = found[1]
         self._report.decide(
@@ -287,6 +274,19 @@ class Driver:
         )
         pa.default_memory_pool().release_unused()
         return True
+
+    def _divided(self, engine: MemoryEngine) -> tuple[Cut, Plan] | None:
+        """How the rows are divided, by those that have been read; None where that does not pay."""
+        room = Room.of(self._options)
+        rows = [engine.rows_of(feed) for feed in range(len(self._feeds))]
+        counts = [sum(batch.num_rows for batch in batches) for batches in rows]
+        sizes = [sum(batch.nbytes for batch in batches) for batches in rows]
+        part = self._joining.in_part(room.output_bytes)
+        weights = [part.weight(n, s) / max(n, 1) for n, s in zip(counts, sizes, strict=True)]
+        totals = [feed.report.rows_expected or UNKNOWN * max(n, 1)
+                  for feed, n in zip(self._feeds, counts, strict=True)]  # fmt: skip
+        found = self._joining.cutting.planned(rows, totals, weights, room.part_bytes, room.slots)
+        return found if found and found[1].replication <= REPLICATION_MAX else None
 
     def _open_store(self) -> Store:
         options = self._options
@@ -337,3 +337,17 @@ class Driver:
             self._watch.look()
             if self._options.progress is not None:
                 self._options.progress(self._report)
+
+
+def _poured(engine: MemoryEngine, pool: BufferPool) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """An engine's rows; those that it still holds count against the pool's budget."""
+    held = engine.held_bytes
+    pool.take(held)
+    try:
+        for feed, batch in engine.pour():
+            left = engine.held_bytes
+            pool.give_back(held - left)
+            held = left
+            yield feed, batch
+    finally:
+        pool.give_back(held)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from matwin.storage.store import Store
 from matwin.storage.units import Counts
 
+from .cutting import Cutting
 from .feed import Portion
 from .need import Need
 from .side import Side
@@ -54,6 +55,20 @@ class MemoryEngine(Engine, Protocol):
     """An engine whose rows are in memory, and can go elsewhere."""
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether no rows have been joined yet, so that all of them can be divided."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What the rows take."""
+
+    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
+        """The rows of a feed, while they are untouched."""
+
+    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows with the number of their feed, while they are untouched; they are forgotten."""
+
+    @property
     def exceeds_offsets(self) -> bool:
         """Whether a feed has more bytes than a column's 32-bit offsets can tell."""
 
@@ -70,7 +85,11 @@ class Moved(NamedTuple):
 
 
 class Joining(Protocol):
-    """One join: what its feeds are, and its engines."""
+    """One join: what its feeds are, its engines, and how it may be divided."""
+
+    @property
+    def cutting(self) -> Cutting:
+        """The ways of dividing it into parts."""
 
     @property
     def sides(self) -> Sequence[Side]:
@@ -90,6 +109,9 @@ class Joining(Protocol):
 
     def in_memory(self) -> MemoryEngine:
         """An engine without rows."""
+
+    def in_part(self, output_bytes: int) -> MemoryEngine:
+        """An engine for one part, on one thread, without rows."""
 
     def on_pages(self, engine: Any, store: Store, arrivals: Sequence[str], why: str) -> Moved:
         """The rows of an engine in memory, on pages of a store."""

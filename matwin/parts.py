@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 
 from .cutting import Cut, Cutting
-from .engine import Joining, MemoryEngine
+from .engine import Joining
 from .feed import Portion
 from .finality import DONE
 from .options import Options
@@ -53,17 +53,6 @@ DIVIDES = 0.6
 """Dividing a part again must make its largest piece at most so large, or it is walked."""
 SAMPLED_PAGES = 16
 _END = object()
-
-
-class Divisible(Joining, Protocol):
-    """A join whose rows may be divided."""
-
-    @property
-    def cutting(self) -> Cutting:
-        """The ways of dividing."""
-
-    def in_part(self, output_bytes: int) -> MemoryEngine:
-        """An engine for one part, on one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +85,7 @@ class Parts:
     needed_bytes = 0  # a store counts its own
 
     def __init__(
-        self, joining: Divisible, cut: Cut, plan: Plan, store: Store, options: Options,
+        self, joining: Joining, cut: Cut, plan: Plan, store: Store, options: Options,
         report: Report,
     ) -> None:  # fmt: skip
         self._joining = joining
@@ -131,11 +120,17 @@ class Parts:
         if rows.num_rows == 0:
             return
         size = rows.nbytes + NUMBERS_BYTES * rows.num_rows
+        while sum(self._sizes) and sum(self._sizes) + size > self._gather_room():
+            self._put_down(int(np.argmax(self._sizes)))
         self._store.pool.take(size * COPIES)
         self._waiting[feed].append(rows)
         self._sizes[feed] += size
-        if sum(self._sizes) > self._gather_bytes:
-            self._put_down(int(np.argmax(self._sizes)))
+
+    def _gather_room(self) -> int:
+        """How much may gather: the share, or what others leave of the budget."""
+        pool, gathered = self._store.pool, sum(self._sizes)
+        free = pool.budget_bytes - pool.write_space - pool.held_bytes
+        return min(self._gather_bytes, gathered + (free - 2 * pool.file.page_size) // COPIES)
 
     def _put_down(self, feed: int) -> None:
         """Bring what waits into its parts."""

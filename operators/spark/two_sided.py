@@ -1,14 +1,6 @@
 """`matwin.spark.bestmatch_join` and `epsilon_join`: the joins of two sides on DataFrames.
 
-Who is the anchor, so that each match is owned by one part:
-
-    how                 anchor   the other side's rows come as far as
-    left, semi, anti    left     lo <= right - left <= hi
-    right               right    lo <= right - left <= hi
-    inner               either   the cheaper; the best pairs of all (inner.py) have the left one
-    full                none     both sides have halos; a pair belongs to the part of its left row,
-                                 a row alone to its own.  In a bestmatch join the left side's halo
-                                 is twice as wide: a right row must see all its left rows' rivals
+Which side is the anchor, so that each match is owned by one part: `matwin.cutting`.
 """
 
 from __future__ import annotations
@@ -22,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from matwin.attributes import Attribute
+from matwin.cutting import halos_of
 from matwin.full import has_black_boxes
 from matwin.question import Question
-from matwin.scheduler.layout import ANCHOR, Halo
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance
 
@@ -36,8 +28,6 @@ from .options import SparkOptions
 from .prepared import Prepared, helper_names
 from .semijoin import shipped
 from .work import Bestmatch, Epsilon
-
-Halos = tuple[Mapping[str, Halo], ...]
 
 
 def bestmatch_join(
@@ -148,7 +138,7 @@ def _prepared(
     own = helper_names("own", frames, question.suffixes) if exchange.marks_own else None
     names = dict(zip(("left", "right"), question.output_names(), strict=True))
     return Prepared(
-        f"matwin.spark.{operator}", frames, exchange, _halos(question, attribute),
+        f"matwin.spark.{operator}", frames, exchange, halos_of(question, attribute),
         (Bestmatch if best else Epsilon)(own), arguments, output, chosen,
         needed, _asking_of(question, arguments, options),
         lambda side, column: names[side].get(column, column),
@@ -208,23 +198,6 @@ def _keeps(question: Question, side: str) -> bool:
     if question.best:
         return question.keep_unmatched and question.how in (side, "full")
     return question.how in (side, "full") or (side == "left" and question.how == "anti")
-
-
-def _halos(question: Question, attribute: Attribute | None) -> Halos:
-    lo = attribute.lo if attribute and attribute.lo is not None else 0
-    hi = attribute.hi if attribute and attribute.hi is not None else 0
-    from_left = {"left": ANCHOR, "right": Halo(lo, hi)}
-    from_right = {"left": Halo(-hi, -lo), "right": ANCHOR}
-    if question.how == "full":
-        right = Halo(min(lo, 0), max(hi, 0))
-        if question.best:
-            return ({"left": Halo(min(lo, 0) - hi, max(hi, 0) - lo), "right": right},)
-        return ({"left": Halo(min(-hi, 0), max(-lo, 0)), "right": right},)
-    if question.how == "right":
-        return (from_right,)
-    if question.how == "inner" and not question.best:
-        return from_left, from_right
-    return (from_left,)
 
 
 def _check_collations(question: Question, frames: Mapping[str, Frame]) -> None:

@@ -1,13 +1,4 @@
-"""`matwin.spark.window_join`: N streams with a window for each pair, on DataFrames.
-
-The rows of one stream, the anchor, are each in one part; whoever can share a tuple with them comes
-along.  How far that is follows from the closed windows, so a stream that is bound to the anchor
-only through others has the halo of the whole path:
-
-    a ──5s── b ──3s── c        anchor a:  b comes from 5 s around, c from 8 s
-
-Every stream may be the anchor; the planner takes the one that makes the least copies.
-"""
+"""`matwin.spark.window_join`: N streams with a window for each pair, on DataFrames."""
 
 from __future__ import annotations
 
@@ -19,10 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from matwin.operators.wjoin.choose import choose
-from matwin.operators.wjoin.constraints import FARTHEST, LARGEST
+from matwin.operators.wjoin.cutting import halos_of, is_bounded
 from matwin.operators.wjoin.join import window_options
 from matwin.operators.wjoin.question import WindowQuestion
-from matwin.scheduler.layout import ANCHOR, Halo
 from matwin.storage.errors import InputError
 
 from .exchange import Exchange, Route
@@ -78,7 +68,7 @@ def prepare_windows(
             check_collation(frames[name], key, name)
     exchange = Exchange(
         {name: _route(question, number, frames[name]) for number, name in enumerate(frames)},
-        question.time_type if _is_bounded(question) else None,
+        question.time_type if is_bounded(question) else None,
         question.time_type,
     )
     unlimited = {name: value for name, value in options.items() if name != "max_output_rows"}
@@ -87,7 +77,7 @@ def prepare_windows(
         "bounds": bounds,
     }  # fmt: skip
     return Prepared(
-        operator, frames, exchange, _halos(question), Windows(), arguments,
+        operator, frames, exchange, halos_of(question), Windows(), arguments,
         output, chosen,
         {name: _needed(question, number) for number, name in enumerate(frames)},
         lambda narrow: prepare_windows(narrow, **arguments, ship="full", **unlimited),
@@ -124,31 +114,13 @@ def _frames(streams: object) -> dict[str, Frame]:
     return {name: Frame.of(frame, name) for name, frame in streams.items()}
 
 
-def _is_bounded(question: WindowQuestion) -> bool:
-    """Whether every pair of streams has a limit that is worth cutting strips for."""
-    limit = LARGEST if question.is_float else FARTHEST
-    return all(abs(bound) < limit for row in question.constraints.upper for bound in row)
-
-
 def _route(question: WindowQuestion, number: int, frame: Frame) -> Route:
     side = question.sides[number]
     time = question.times[number]
     types = dict(zip(question.keys[number], question.key_types, strict=True))
-    strip = time if _is_bounded(question) else None
+    strip = time if is_bounded(question) else None
     own = frame.schema.field(side.given[0]).type
     return Route(frame, strip, time, types, {time: own})
-
-
-def _halos(question: WindowQuestion) -> tuple[Mapping[str, Halo], ...]:
-    """For every stream as the anchor, how far the others' rows may be from its own."""
-    names, upper = question.names, question.constraints.upper
-    return tuple(
-        {
-            name: ANCHOR if i == anchor else Halo(-upper[i][anchor], upper[anchor][i])
-            for i, name in enumerate(names)
-        }
-        for anchor in range(len(names))
-    )
 
 
 def _output_type(question: WindowQuestion, frames: Mapping[str, Frame]) -> StructType:

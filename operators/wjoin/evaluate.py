@@ -88,7 +88,7 @@ class Backward(StreamsInMemory):
             buffer.drop_below(bound)
         return iter(())
 
-    def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
+    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
         """All rows, stream by stream; none of them is new."""
         for number, buffer in enumerate(self.buffers):
             yield number, False, buffer.pour()
@@ -222,7 +222,7 @@ class Forward(StreamsInMemory):
         expand.places(lows, times, buffer.times[start:], is_inclusive, begins, ends)
         return begins + start, ends + start
 
-    def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
+    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
         """All rows: those that are joined, then those that waited, which are new."""
         for number, buffer in enumerate(self.buffers):
             yield number, False, buffer.pour()

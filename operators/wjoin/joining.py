@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from matwin.cutting import Cutting
 from matwin.engine import Moved
 from matwin.need import Need
 from matwin.options import Options
 from matwin.report import Report
-from matwin.shares import PORTION_SHARE
+from matwin.shares import OUTPUT_SHARE, PORTION_SHARE
 from matwin.side import Side
 from matwin.storage.columns import INT64_MIN
 from matwin.storage.store import Store
@@ -28,6 +29,7 @@ from matwin.storage.units import Counts
 
 from .block import Blocks
 from .choose import Choice
+from .cutting import cutting_of
 from .evaluate import Backward, Forward
 from .gathered import GatheredPages
 from .need import StreamsNeed
@@ -62,12 +64,24 @@ class WindowJoining:
 
     def in_memory(self) -> StreamsInMemory:
         """The engine of the algorithm, without rows."""
-        choice, common = self._choice, (self._question, self._blocks, self._output)
+        return self._engine(self._output, self._options.workers)
+
+    def in_part(self, output_bytes: int) -> StreamsInMemory:
+        """The same for one part, on one thread."""
+        output = Output(self._question, output_bytes * OUTPUT_SHARE, 1)
+        return self._engine(output, 1)
+
+    def _engine(self, output: Output, threads: int) -> StreamsInMemory:
+        choice, common = self._choice, (self._question, self._blocks, output)
         if choice.algorithm == "merge":
-            threads = self._options.workers
             return Slabs(*common, bounds=choice.bounds, threads=threads, report=self._report)
         evaluation = Forward if choice.is_forward else Backward
         return evaluation(*common, bounds=choice.bounds, is_hash=choice.is_hash)
+
+    @property
+    def cutting(self) -> Cutting:
+        """How the join may be divided."""
+        return cutting_of(self._question)
 
     def on_pages(
         self, engine: StreamsInMemory, store: Store, arrivals: Sequence[str], why: str
@@ -97,7 +111,7 @@ class WindowJoining:
     ) -> Iterator[pa.RecordBatch]:
         """Move the rows; those that have waited may be too many for one step."""
         nothing_known = [INT64_MIN] * len(self.sides)  # rows that wait are still to come
-        for number, is_new, batches in engine.pour():
+        for number, is_new, batches in engine.poured():
             while batches:
                 for part in self._parts_of(batches.pop(0)):
                     if not is_new:

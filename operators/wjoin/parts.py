@@ -52,6 +52,11 @@ class MemoryPart:
             self.rows += rows.num_rows
             self.size += size
 
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """The rows as they came, or sorted."""
+        return list(self._batches)
+
     def refs(self) -> list[InMemory]:
         """The block of all rows, where there are any."""
         if self.rows == 0:
@@ -85,6 +90,14 @@ class MemoryPart:
             self.append(batch, 0)
         self.size += other.size
         other.clear()
+
+    def pop(self) -> pa.RecordBatch:
+        """Take out the first rows."""
+        batch = self._batches.pop(0)
+        self.size -= self.size * batch.num_rows // self.rows
+        self.rows -= batch.num_rows
+        self._block = None
+        return batch
 
     def clear(self) -> list[pa.RecordBatch]:
         """Take out all rows."""

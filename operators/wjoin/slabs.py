@@ -98,7 +98,27 @@ class Slabs(StreamsInMemory):
         upper = self._question.constraints.bounds(self._bounds)
         return needed_from(frontiers, upper, is_float=self._question.is_float)
 
-    def pour(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no rows have been joined yet."""
+        return not any(part.rows for part in self.old)
+
+    @property
+    def held_bytes(self) -> int:
+        """What the rows take."""
+        return sum(part.held_bytes for part in (*self.old, *self.new))
+
+    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
+        """The rows of a stream that have not been joined yet."""
+        return self.new[feed].batches
+
+    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows that have not been joined yet; they are forgotten here."""
+        for number, part in enumerate(self.new):
+            while part.rows:
+                yield number, part.pop()
+
+    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
         """All rows, old ones first: the stream's number, whether they are new, and batches."""
         for is_new, parts in ((False, self.old), (True, self.new)):
             for number, part in enumerate(parts):

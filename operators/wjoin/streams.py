@@ -25,6 +25,11 @@ class StreamsInMemory(ABC):
     exceeds_offsets = False
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether no rows have been joined yet; those that join as rows come have always."""
+        return False
+
+    @property
     @abstractmethod
     def needed_bytes(self) -> int:
         """What the rows take, and what a step and its output take besides."""
@@ -38,5 +43,5 @@ class StreamsInMemory(ABC):
         return self.needed_bytes
 
     @abstractmethod
-    def pour(self) -> Iterator[Poured]:
+    def poured(self) -> Iterator[Poured]:
         """All rows, those that have met each other first; they are forgotten here."""
