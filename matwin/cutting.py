@@ -9,12 +9,12 @@
                                  is twice as wide: a right row must see all its left rows' rivals
 
 Any attribute with a tolerance on both sides will do, not only the order attribute: the fewest
-copies decide.  Pure but for the look at a sample of rows.
+copies decide.  Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,6 @@ from .question import Question
 from .side import Side
 
 Halos = tuple[Mapping[str, Halo], ...]
-SAMPLE_ROWS = 20_000
 
 
 def halos_of(question: Question, attribute: Attribute | None) -> Halos:
@@ -87,16 +86,21 @@ class Cutting:
             return np.zeros(rows.num_rows, np.int64)
         return mixed_codes(rows, self.sides[side].keys)
 
+    def columns(self, side: int) -> list[str]:
+        """The stored columns that say where a row goes."""
+        found = [cut.columns[side] for cut in self.cuts if cut.columns is not None]
+        return list(dict.fromkeys([*found, *self.sides[side].keys]))
+
     def planned(
-        self, rows: Sequence[Iterable[pa.RecordBatch]], totals: Sequence[float],
+        self, rows: Sequence[Sequence[pa.RecordBatch]], totals: Sequence[float],
         weights: Sequence[float], room: float, slots: int,
     ) -> tuple[Cut, Plan] | None:  # fmt: skip
-        """The cheapest division by a sample of each side's rows; None where there is no way."""
-        drawn = [_drawn(batches) for batches in rows]
+        """The cheapest division by a sample of each side's rows, which stand for `totals` rows;
+        None where there is no way."""
         by_name = dict(zip(self.names(), weights, strict=True))
         found = []
         for cut in self.cuts:
-            samples = self._samples(cut, drawn, totals)
+            samples = self._samples(cut, rows, totals)
             asked = Asked(cut.halos, cut.columns is not None, self.has_keys, self.may_salt, slots)
             plan = fitted(samples, asked, by_name, room)
             found.append((plan.bytes_moved(by_name, room), cut, plan))
@@ -130,19 +134,3 @@ def cutting_of(question: Question, sides: Mapping[str, Side]) -> Cutting:
         cuts.append(Cut(None, halos_of(question, None)))
     return Cutting(own, tuple(cuts), bool(question.keys), question.how != "full",
                    question.how == "full")  # fmt: skip
-
-
-def _drawn(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """About `SAMPLE_ROWS` of some rows, evenly spaced."""
-    held = [batch for batch in batches if batch.num_rows]
-    stride = max(1, sum(batch.num_rows for batch in held) // SAMPLE_ROWS)
-    return list(_strided(held, stride))
-
-
-def _strided(batches: Iterable[pa.RecordBatch], stride: int) -> Iterator[pa.RecordBatch]:
-    first = 0
-    for batch in batches:
-        at = np.arange(first, batch.num_rows, stride)
-        first = (first - batch.num_rows) % stride
-        if len(at):
-            yield batch.take(pa.array(at)) if stride > 1 else batch

@@ -49,6 +49,7 @@ from .options import Options
 from .paged import TooManyTies
 from .parts import Parts, Room
 from .report import Report, SideReport, StreamReport
+from .sampling import drawn
 from .shares import PORTION_SHARE, ReadShare
 from .sources import Source
 from .streams import Stream
@@ -56,9 +57,8 @@ from .watch import ProcessWatch
 
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
-UNKNOWN = 16
-"""An input of unknown length is taken for so many times what has been read of it."""
 REPLICATION_MAX = 4.0
+"""With more copies of each row a walk over pages is cheaper than parts."""
 
 
 class Driver:
@@ -261,32 +261,33 @@ class Driver:
         if self._is_live or not engine.is_untouched:
             return False
         found = self._divided(engine)
-        if found is None:
+        if found is None or found[1].replication > REPLICATION_MAX:
             return False
-        store = self._open_store()
+        store, plan = self._open_store(), found[1]
         parts = Parts(self._joining, *found, store, self._options, self._report)
-        for feed, batch in _poured(engine, store.pool):
-            parts.gather(feed, batch)
         self._memory, self._engine = None, parts
-        plan = found[1]
         self._report.decide(
             f"parts: {plan.parts} of them, {plan.reason}; {plan.replication:.2f} copies of a row"
         )
+        for feed, batch in _poured(engine, store.pool):
+            parts.gather(feed, batch)
         pa.default_memory_pool().release_unused()
         return True
 
     def _divided(self, engine: MemoryEngine) -> tuple[Cut, Plan] | None:
-        """How the rows are divided, by those that have been read; None where that does not pay."""
+        """The cheapest division into parts that fit; None where there is none."""
         room = Room.of(self._options)
         rows = [engine.rows_of(feed) for feed in range(len(self._feeds))]
         counts = [sum(batch.num_rows for batch in batches) for batches in rows]
         sizes = [sum(batch.nbytes for batch in batches) for batches in rows]
-        part = self._joining.in_part(room.output_bytes)
+        part, cutting = self._joining.in_part(room.output_bytes), self._joining.cutting
         weights = [part.weight(n, s) / max(n, 1) for n, s in zip(counts, sizes, strict=True)]
-        totals = [feed.report.rows_expected or UNKNOWN * max(n, 1)
-                  for feed, n in zip(self._feeds, counts, strict=True)]  # fmt: skip
-        found = self._joining.cutting.planned(rows, totals, weights, room.part_bytes, room.slots)
-        return found if found and found[1].replication <= REPLICATION_MAX else None
+        samples = [drawn(cutting, i, feed.source, rows[i], is_all=feed.is_done)
+                   for i, feed in enumerate(self._feeds)]  # fmt: skip
+        return cutting.planned(
+            [s.batches for s in samples], [s.total for s in samples], weights, room.part_bytes,
+            room.slots,
+        )  # fmt: skip
 
     def _open_store(self) -> Store:
         options = self._options

@@ -1,6 +1,6 @@
 """Parts: every row put down once into a part that fits, and each part joined in memory.
 
-    portions ─▶ gather ─▶ which parts ─▶ sorted by part ─▶ lanes: pages, or memory
+    portions ─▶ gather ─▶ which parts ─▶ sorted by part ─▶ lanes: pages
                                                              │ the end
              batches ◀── engine in memory ◀── rows of a part ┘   two parts at a time
 
@@ -33,6 +33,7 @@ import pyarrow as pa
 from matwin.scheduler.division import Plan
 from matwin.scheduler.layout import ANCHOR, Int64s
 from matwin.storage.errors import BudgetError
+from matwin.storage.lanes import Lanes
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 
@@ -42,15 +43,17 @@ from .feed import Portion
 from .finality import DONE
 from .options import Options
 from .report import Report
+from .sampling import SAMPLE_ROWS, strided
 from .shares import GATHER_SHARE, OUTPUT_SHARE, PART_ROOM, WALK_ROOM
 from .side import OWN, own_rows
 
-GATHER_BYTES_MAX, PART_BYTES_MAX = 2**28, 2**30
 COPIES = 2
 NUMBERS_BYTES = 12
 """A row's part, place and order while rows are put down: 24 bytes, and there are two copies."""
 DIVIDES = 0.6
 """Dividing a part again must make its largest piece at most so large, or it is walked."""
+GATHER_BYTES_MAX, PART_BYTES_MAX = 2**28, 2**30
+DEPTH_MAX = 6
 SAMPLED_PAGES = 16
 _END = object()
 
@@ -66,10 +69,10 @@ class Room:
     @classmethod
     def of(cls, options: Options) -> Room:
         """As many parts as there are threads, each with its share."""
-        slots = options.workers
-        room = int(options.budget_bytes * PART_ROOM) // slots
-        output = options.budget_bytes // OUTPUT_SHARE // slots
-        return cls(slots, min(room - output, PART_BYTES_MAX), output)
+        slots, budget = options.workers, options.budget_bytes
+        room = int(budget * PART_ROOM) - budget // OUTPUT_SHARE
+        part = min(room // slots, PART_BYTES_MAX)
+        return cls(slots, part, budget // OUTPUT_SHARE // slots)
 
     @property
     def reserved_bytes(self) -> int:
@@ -86,13 +89,15 @@ class Parts:
 
     def __init__(
         self, joining: Joining, cut: Cut, plan: Plan, store: Store, options: Options,
-        report: Report,
+        report: Report, *, depth: int = 0,
     ) -> None:  # fmt: skip
+        self._depth = depth
         self._joining = joining
         self._cutting = joining.cutting
         self._cut = cut
         self._plan = plan
         self._store = store
+        self._pool = store.pool
         self._options = options
         self._report = report
         self._room = Room.of(options)
@@ -102,7 +107,6 @@ class Parts:
         self._sizes = [0] * len(sides)
         self._rows_seen = [0] * len(sides)
         self._engine = joining.in_part(self._room.output_bytes)  # only weighs
-        self._gather_bytes = min(int(options.budget_bytes * GATHER_SHARE), GATHER_BYTES_MAX)
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes: it gathers, and is copied when it is put down."""
@@ -120,17 +124,18 @@ class Parts:
         if rows.num_rows == 0:
             return
         size = rows.nbytes + NUMBERS_BYTES * rows.num_rows
-        while sum(self._sizes) and sum(self._sizes) + size > self._gather_room():
+        while (held := sum(self._sizes)) and held + size > self._gather_room(held):
             self._put_down(int(np.argmax(self._sizes)))
-        self._store.pool.take(size * COPIES)
+        self._pool.take(size * COPIES)
         self._waiting[feed].append(rows)
         self._sizes[feed] += size
 
-    def _gather_room(self) -> int:
+    def _gather_room(self, gathered: int) -> int:
         """How much may gather: the share, or what others leave of the budget."""
-        pool, gathered = self._store.pool, sum(self._sizes)
-        free = pool.budget_bytes - pool.write_space - pool.held_bytes
-        return min(self._gather_bytes, gathered + (free - 2 * pool.file.page_size) // COPIES)
+        pool = self._pool
+        free = pool.budget_bytes - pool.write_space - pool.held_bytes - 2 * pool.file.page_size
+        share = min(int(pool.budget_bytes * GATHER_SHARE), GATHER_BYTES_MAX)
+        return min(share, gathered + free // COPIES)
 
     def _put_down(self, feed: int) -> None:
         """Bring what waits into its parts."""
@@ -148,7 +153,7 @@ class Parts:
         for part in np.flatnonzero(np.diff(edges)).tolist():
             first, limit = int(edges[part]), int(edges[part + 1])
             self._lanes[feed].append(part, taken.slice(first, limit - first))
-        self._store.pool.give_back(size * COPIES)
+        self._pool.give_back(size * COPIES)
 
     def _places(
         self, feed: int, rows: pa.RecordBatch
@@ -191,11 +196,12 @@ class Parts:
         for feed in range(len(self._lanes)):
             self._put_down(feed)
         sizes = [self._needed(part) for part in range(self._plan.parts)]
-        fits = [part for part, size in enumerate(sizes) if 0 < size <= self._room.part_bytes]
-        with self._store.pool.reserve(self._room.reserved_bytes):
+        limit = self._room.part_bytes
+        fits = [part for part, size in enumerate(sizes) if 0 < size <= limit]
+        with self._pool.reserve(self._room.reserved_bytes):
             yield from self._in_turns(map(self._joined, fits))
         for part, size in enumerate(sizes):
-            if size > self._room.part_bytes:
+            if size > limit:
                 yield from self._too_large(part, size)
         for lanes in self._lanes:
             lanes.close()
@@ -253,26 +259,33 @@ class Parts:
         yield from again.advance([DONE] * len(self._lanes))
 
     def _divided_again(self, part: int, size: int) -> Parts | None:
-        rows = [lanes.peeked(part, SAMPLED_PAGES) for lanes in self._lanes]
+        rows = [self._sample(lanes, part) for lanes in self._lanes]
         held = [lanes.lane(part) for lanes in self._lanes]
         weights = [self._engine.weight(lane.rows, lane.size) / max(lane.rows, 1) for lane in held]
         found = self._cutting.planned(
             rows, [lane.rows for lane in held], weights, self._room.part_bytes, self._room.slots
         )
-        if found is None:
+        if found is None or self._depth == DEPTH_MAX:
             return None
         cut, plan = found
         by_name = dict(zip(self._cutting.names(), weights, strict=True))
         if plan.bytes_of_parts(by_name).max() > DIVIDES * size:
             return None
-        return Parts(self._joining, cut, plan, self._store, self._options, self._report)
+        return Parts(
+            self._joining, cut, plan, self._store, self._options, self._report,
+            depth=self._depth + 1,
+        )  # fmt: skip
+
+    def _sample(self, lanes: Lanes, part: int) -> list[pa.RecordBatch]:
+        stride = max(1, lanes.lane(part).rows // SAMPLE_ROWS)
+        return list(strided(lanes.peeked(part, SAMPLED_PAGES), stride))
 
     def _walked(self, part: int) -> Iterator[Any]:
         """A part that nothing divides, on pages of a store of its own."""
         options = _smaller(self._options)
         arrivals = ["unsorted"] * len(self._lanes)
         with (
-            self._store.pool.reserve(options.budget_bytes),
+            self._pool.reserve(options.budget_bytes),
             Store(
                 memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch
             ) as store,

@@ -10,13 +10,22 @@ attribute, in the type both sides are compared in; the user's columns are carrie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import Bools, Int64s, cast_columns, key_code, order_key, physical
+from matwin.storage.columns import (
+    Bools,
+    Int64s,
+    cast_columns,
+    key_code,
+    order_key,
+    physical,
+    plain_type,
+)
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Grid, Key
 from matwin.storage.units import Counts
@@ -163,6 +172,24 @@ class Side:
                 f"in which both sides are compared ({e}); cast or filter it first"
             ) from e
 
+    def origin(self, stored: str) -> str:
+        """The user's column that a stored one is made of."""
+        return next((h.origin for h in self.hidden if h.name == stored), stored)
+
+    def some_stored(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Stored columns of rows that have only some of the user's; rows without a value in one of
+        them are left out."""
+        types = {h.name: h.type for h in self.hidden}
+        columns = [rows.column(self.origin(name)) for name in names]
+        plain = [_plain(column) for column in columns]
+        masks = [mask for column in plain if (mask := _has_value(column)) is not None]
+        usable = None if not masks else pa.array(np.logical_and.reduce(masks))
+        found = []
+        for name, column in zip(names, plain, strict=True):
+            column = column if usable is None else column.filter(usable)
+            found.append(column.cast(types[name]) if name in types else column)
+        return pa.RecordBatch.from_arrays(found, names=list(names))
+
     def order_keys(self, rows: pa.RecordBatch) -> Int64s:
         """The order attribute of stored rows as order keys."""
         return order_key(rows.column(self.grid.order.name))
@@ -204,6 +231,11 @@ def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _dimension(column: str, attribute: Attribute) -> Dimension:
     return Dimension.of(pa.field(column, attribute.type), attribute.limits)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = plain_type(column.type)
+    return column if column.type == kind else column.cast(kind)
 
 
 def _has_value(column: pa.Array) -> Bools | None:
