@@ -109,6 +109,16 @@ class Listener:
             assert len(self._rows) >= rows, f"{len(self._rows)} rows have come, not {rows}"
             return list(self._rows)
 
+    def heard_of(self, column: str, values: int) -> list[dict[str, Any]]:
+        """All rows so far, as soon as a column has so many different values in them."""
+        with self._news:
+            self._news.wait_for(
+                lambda: len({r[column] for r in self._rows}) >= values or self._is_over, PATIENCE
+            )
+            if self._error is not None:
+                raise self._error
+            return list(self._rows)
+
     def all(self) -> list[dict[str, Any]]:
         """All rows, after the end of every stream."""
         self.end()

@@ -1,20 +1,20 @@
 """Joins on streams: what leaves when, what late rows do, and windows of a fixed time.
 
-Every stream is a generator that notes how far it has been read, so that a result can be held
-against what was known when it came.
+Streams that are live say what a test tells them, so that a result can be held against what was
+known when it came.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import as_bag, oracle
+from talking import Listener, Talk
 
 import matwin
 from matwin.question import Question
@@ -34,55 +34,43 @@ def as_table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-class Feeding:
-    """Rows one at a time; `read` is how many have been asked for, `asked` is called before each."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.rows = rows
-        self.read = 0
-        self.asked: Callable[[], None] = lambda: None
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for row in self.rows:
-            self.asked()
-            self.read += 1
-            yield row
-        self.asked()
-        self.read += 1  # its end is known
-
-    @property
-    def frontier(self) -> int:
-        """What the next row is not below."""
-        if self.read > len(self.rows):
-            return 1 << 40
-        return self.rows[self.read - 1]["t"] if self.read else -1
+def listening(talks: dict[str, Talk], **options: Any) -> Listener:
+    left, right = (matwin.stream(talks[side], schema=SCHEMA) for side in ("left", "right"))
+    return Listener(matwin.bestmatch_join(left, right, on=ON, **options), talks)
 
 
 times = st.lists(st.integers(0, 20), max_size=14)
 spots = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 
 
-@given(times, times, spots)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(0, 5)), max_size=12))
+@settings(max_examples=40)
 def test_a_left_row_leaves_when_the_right_frontier_has_passed_its_reach(
-    left_times: list[int], right_times: list[int], xs: list[int]
+    script: list[tuple[bool, int, int]],
 ) -> None:
-    left = Feeding(rows_of(sorted(left_times), xs))
-    right = Feeding(rows_of(sorted(right_times), xs[::-1]))
-    came = set()
+    """Nothing that is final waits for another row, and nothing comes before it is final."""
+    talks, rows = {"left": Talk(), "right": Talk()}, {"left": [], "right": []}
+    with listening(talks, keep_unmatched=True) as listener:
+        for is_left, step, x in script:
+            side = rows["left" if is_left else "right"]
+            before = side[-1]["t"] if side else 0
+            side.append({"t": before + step, "x": float(x), "id": len(side)})
+            talks["left" if is_left else "right"].say(side[-1])
+            frontier = rows["right"][-1]["t"] if rows["right"] else -1
+            final = {row["id"] for row in rows["left"] if row["t"] + 3 < frontier}
+            came = {row["id_left"] for row in listener.heard_of("id_left", len(final))}
+            assert came == final
+        assert {row["id_left"] for row in listener.all()} == set(range(len(rows["left"])))
 
-    def nothing_final_waits() -> None:
-        known = left.rows[: left.read]
-        assert {row["id"] for row in known if row["t"] + 3 < right.frontier} <= came
 
-    left.asked = right.asked = nothing_final_waits
-    for batch in matwin.bestmatch_join(
-        matwin.stream(left, schema=SCHEMA), matwin.stream(right, schema=SCHEMA), on=ON,
-        keep_unmatched=True,
-    ):  # fmt: skip
-        for row in batch.to_pylist():
-            came.add(row["id_left"])
-            assert row["t_left"] + 3 < right.frontier
-    assert came == set(range(len(left.rows)))
+def test_a_silent_side_holds_nobody_back() -> None:
+    """What the other side says is read on: its own rows are final by what the silent one said."""
+    talks = {"left": Talk(), "right": Talk()}
+    with listening(talks) as listener:
+        talks["right"].say({"t": 1, "x": 0.0, "id": 0}, {"t": 100, "x": 0.0, "id": 1})
+        for number in range(5):  # the left side is far behind, and the right one says nothing more
+            talks["left"].say({"t": number, "x": 0.0, "id": number})
+            assert len(listener.heard(number + 1)) == number + 1
 
 
 @pytest.mark.parametrize("options", [{}, SMALL])
@@ -105,7 +93,7 @@ def test_rows_out_of_order_within_their_lateness(options: Any, data: st.DataObje
     report = Report()
     found = matwin.bestmatch_join(
         *(
-            matwin.stream(Feeding(rows), schema=SCHEMA, order=promises[order], late="drop")
+            matwin.stream(iter(rows), schema=SCHEMA, order=promises[order], late="drop")
             for rows in sides.values()
         ),
         on=ON, how=how, report=report, **options,
@@ -144,7 +132,7 @@ def test_updates_add_up_to_the_final_result(
     left, right = rows_of(sorted(left_times), xs), rows_of(sorted(right_times), xs[::-1])
 
     def streams() -> list[Any]:
-        return [matwin.stream(Feeding(rows), schema=SCHEMA) for rows in (left, right)]
+        return [matwin.stream(iter(rows), schema=SCHEMA) for rows in (left, right)]
 
     standing: Counter[Any] = Counter()
     for batch in matwin.bestmatch_join(*streams(), on=ON, how="inner", emit="updates"):
@@ -161,25 +149,19 @@ def test_updates_add_up_to_the_final_result(
 
 
 def test_punctuations_say_what_is_complete() -> None:
-    def right() -> Iterator[Any]:
-        yield {"t": 5, "x": 0.0, "id": 0}
-        yield {"t": 2, "x": 0.0, "id": 1}
-        yield matwin.Punctuation(6)
-        seen.append("punctuation")
-        yield {"t": 9, "x": 0.0, "id": 2}
-        yield {"t": 7, "x": 0.0, "id": 3}
-
-    seen: list[str] = []
+    talk = Talk()
     left = as_table(rows_of([2, 9], [0, 0]))
     reader = matwin.bestmatch_join(
         matwin.stream(left, order="sorted"),
-        matwin.stream(right(), schema=SCHEMA, order=matwin.Punctuated()),
+        matwin.stream(talk, schema=SCHEMA, order=matwin.Punctuated()),
         on=ON,
     )
-    first = reader.read_next_batch().to_pylist()
-    assert [row["id_right"] for row in first] == [1]
-    assert seen == []  # left as soon as it was said, before another row was asked for
-    assert [row["id_right"] for batch in reader for row in batch.to_pylist()] == [2]
+    with Listener(reader, {"right": talk}) as listener:
+        talk.say({"t": 5, "x": 0.0, "id": 0}, {"t": 2, "x": 0.0, "id": 1}, matwin.Punctuation(6))
+        # It leaves as soon as that is said, before another row comes.
+        assert [row["id_right"] for row in listener.heard(1)] == [1]
+        talk.say({"t": 9, "x": 0.0, "id": 2}, {"t": 7, "x": 0.0, "id": 3})
+        assert [row["id_right"] for row in listener.all()] == [1, 2]
 
 
 def test_a_stream_needs_a_tolerance_on_its_order_attribute() -> None:
