@@ -21,10 +21,9 @@ import pyarrow as pa
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance
 
-from .directions import Direction, Means
 from .full import Union, has_black_boxes
-from .inner import Champions, frontier_of_all, on_frontier
-from .joining import Batches, Join
+from .inner import Champions, best_pairs, frontier_of_all, on_frontier
+from .joining import Batches, Join, MakeDirections
 from .options import Options, options_of
 from .question import Question
 from .report import Report
@@ -83,17 +82,27 @@ def _started(
 ) -> pa.RecordBatchReader:
     if question.how == "inner":
         return _inner(question, left, right, options, emit)
+    join = Join(question, left, right, options, row_numbers=needs_row_numbers(question))
     if question.how == "full":
-        join = Join(question, left, right, options, row_numbers=has_black_boxes(question))
         return join.reader(Union(join).batches())
-    join = Join(question, left, right, options)
-    probe, keeps = question.how, question.keep_unmatched
+    keeps = (question.how,) if question.keep_unmatched else ()
+    return join.reader(join.run(directions_of(join), keeps_rejected=keeps))
+
+
+def needs_row_numbers(question: Question) -> bool:
+    """Whether pairs are told apart by the numbers of their rows."""
+    return question.how == "full" and has_black_boxes(question)
+
+
+def directions_of(join: Join) -> MakeDirections:
+    """The directions of a bestmatch join, which hand over output rows."""
+    probe, keeps = join.question.how, join.question.keep_unmatched
+    if probe == "full":
+        return Union(join).directions
+    if probe == "inner":
+        return best_pairs(join, join.pairs("left", unmatched=False))
     finish = join.pairs(probe, unmatched=keeps)
-
-    def make(means: Means) -> list[Direction]:
-        return [join.direction(means, probe, "best", finish, wants_unmatched=keeps)]
-
-    return join.reader(join.run(make, keeps_rejected=(probe,) if keeps else ()))
+    return lambda means: [join.direction(means, probe, "best", finish, wants_unmatched=keeps)]
 
 
 def _inner(

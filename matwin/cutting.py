@@ -15,7 +15,7 @@ copies decide.  Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +103,8 @@ class Cutting:
             samples = self._samples(cut, rows, totals)
             asked = Asked(cut.halos, cut.columns is not None, self.has_keys, self.may_salt, slots)
             plan = fitted(samples, asked, by_name, room)
+            if not plan.layout.uses_keys and cut.columns is not None:
+                plan = replace(plan, reason=f"strips of {self.sides[0].origin(cut.columns[0])}")
             found.append((plan.bytes_moved(by_name, room), cut, plan))
         return min(found, key=lambda one: one[0])[1:] if found else None
 

@@ -36,29 +36,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.scheduler.division import Plan
 from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
-from .cutting import Cut
 from .engine import Engine, Joining, MemoryEngine
 from .feed import Feed, items_of
 from .inbox import Bell, Inbox
 from .options import Options
 from .paged import TooManyTies
-from .parts import Parts, Room
+from .parts import Parts
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
 from .shares import PORTION_SHARE, ReadShare
 from .sources import Source
 from .streams import Stream
 from .watch import ProcessWatch
+from .ways import Ways, ways_of
 
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
-REPLICATION_MAX = 4.0
-"""With more copies of each row a walk over pages is cheaper than parts."""
 
 
 class Driver:
@@ -257,37 +254,30 @@ class Driver:
         self._report.decide("all inputs are sorted by the order attribute")
 
     def _moved_to_parts(self, engine: MemoryEngine) -> bool:
-        """Divide all rows, where nothing has been joined yet and the join can be divided."""
+        """Divide all rows, where nothing has been joined yet and that costs less than a walk."""
         if self._is_live or not engine.is_untouched:
             return False
-        found = self._divided(engine)
-        if found is None or found[1].replication > REPLICATION_MAX:
+        ways = self._ways(engine)
+        if ways.division is None or not ways.prefers_parts:
             return False
-        store, plan = self._open_store(), found[1]
-        parts = Parts(self._joining, *found, store, self._options, self._report)
+        store = self._open_store()
+        parts = Parts(self._joining, *ways.division, store, self._options, self._report)
         self._memory, self._engine = None, parts
-        self._report.decide(
-            f"parts: {plan.parts} of them, {plan.reason}; {plan.replication:.2f} copies of a row"
-        )
+        self._report.decide(f"parts: the windows do not fit the memory; {ways['parts'].why}")
         for feed, batch in _poured(engine, store.pool):
             parts.gather(feed, batch)
         pa.default_memory_pool().release_unused()
         return True
 
-    def _divided(self, engine: MemoryEngine) -> tuple[Cut, Plan] | None:
-        """The cheapest division into parts that fit; None where there is none."""
-        room = Room.of(self._options)
+    def _ways(self, engine: MemoryEngine) -> Ways:
+        """What the ways beyond memory cost, by the rows that have been read."""
         rows = [engine.rows_of(feed) for feed in range(len(self._feeds))]
-        counts = [sum(batch.num_rows for batch in batches) for batches in rows]
-        sizes = [sum(batch.nbytes for batch in batches) for batches in rows]
-        part, cutting = self._joining.in_part(room.output_bytes), self._joining.cutting
-        weights = [part.weight(n, s) / max(n, 1) for n, s in zip(counts, sizes, strict=True)]
+        sizes = [sum(b.nbytes for b in some) / max(sum(b.num_rows for b in some), 1)
+                 for some in rows]  # fmt: skip
+        cutting = self._joining.cutting
         samples = [drawn(cutting, i, feed.source, rows[i], is_all=feed.is_done)
                    for i, feed in enumerate(self._feeds)]  # fmt: skip
-        return cutting.planned(
-            [s.batches for s in samples], [s.total for s in samples], weights, room.part_bytes,
-            room.slots,
-        )  # fmt: skip
+        return ways_of(self._joining, samples, sizes, self._options, is_sorted=False)
 
     def _open_store(self) -> Store:
         options = self._options

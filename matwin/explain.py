@@ -1,4 +1,4 @@
-"""What a join would do and why, as text; no row is read.
+"""What a join would do and why, as text; rows are sampled where that is cheap.
 
 >>> import matwin, pyarrow as pa
 >>> left = pa.table({"t": [1, 2], "x": [0.5, 1.5]})
@@ -12,24 +12,33 @@ left bestmatch join
   left:     2 rows, 32 B, order of t not declared
   right:    2 rows, 32 B, order of t not declared
   memory:   64 MiB in pages of 256 KiB, 2 threads
-  plan:     about 768 B fit: one step in memory, nothing is written
+  plan:     memory, the cheapest that fits
+            memory    0.00 s  takes 768 B of 64 MiB
+            slabs         no  everything fits
+            parts     0.00 s  2 parts, strips of x, 1.25 copies of a row
+            walk      0.00 s  windows on pages, read by a schedule
   output:   t_left, x_left, t_right, x_right
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from matwin.storage.units import format_size
 
 from .attributes import FLOAT_LIMIT, INT_LIMIT, Attribute
-from .block import Blocks
+from .bestmatch import directions_of
+from .cost import cheapest
+from .engine import Joining
+from .joining import Join, TwoSided
 from .options import Options, options_of
 from .question import Question
-from .side import Side
+from .sampling import drawn
 from .sources import Source, two_sources
 from .streams import Stream
+from .ways import ways_of
 
 WIDTH = 100
 _QUESTION = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
@@ -107,33 +116,29 @@ def _plan(question: Question, sources: tuple[Source, Source], options: Options) 
         return [
             "live: a step with every batch; the windows are in memory while they fit, then on pages"
         ]
-    needed = _memory_needed(question, sources)
-    if needed is None:
-        return [
-            "sizes are not known beforehand: in memory if it fits, else slab by slab if both sides "
-            "are sorted, else on pages"
-        ]
-    if needed <= options.budget_bytes:
-        return [f"about {format_size(needed)} fit: one step in memory, nothing is written"]
-    if all(isinstance(source, Stream) for source in sources):
-        return [
-            f"about {format_size(needed)} do not fit; the order is declared: slab by slab, in "
-            "memory while the slabs within reach of each other fit, else on pages"
-        ]
-    return [
-        f"about {format_size(needed)} do not fit: once the memory is full, sources that can be "
-        "read again are looked through; if both are sorted, slab by slab, nothing written while "
-        "the slabs fit; else both are sorted into ε-Grid-Order on pages, in two passes, and walked"
-    ]
+    join = Join(question, *sources, options)
+    return planned_ways(TwoSided(join, directions_of(join), (), is_live=False), sources, options)
 
 
-def _memory_needed(question: Question, sources: tuple[Source, Source]) -> int | None:
-    """As the loop reckons it: the rows, a sorted copy, and their blocks."""
-    total = 0
-    for name, source in zip(("left", "right"), sources, strict=True):
-        if source.bytes_hint is None or source.rows_hint is None:
-            return None
-        side = Side.of(question, name)
-        per_row = Blocks(side, question, side.grid).bytes_per_row()
-        total += 3 * (source.bytes_hint + 8 * source.rows_hint) + 3 * source.rows_hint * per_row
-    return total * (2 if question.how == "full" else 1)
+def planned_ways(joining: Joining, sources: Sequence[Source], options: Options) -> list[str]:
+    """The four ways with their estimates, and which is taken; looks at a sample of the sources
+    where that is cheap."""
+    known = [(s.rows_hint, s.bytes_hint) for s in sources]
+    if any(rows is None or size is None for rows, size in known):
+        return [
+            "sizes are not known beforehand: in memory if it fits, else slab by slab if all inputs "
+            "are sorted, else in parts, else a walk over pages; the cheapest"
+        ]
+    sizes = [(size or 0) / max(rows or 0, 1) for rows, size in known]
+    samples = [drawn(joining.cutting, i, s, [], is_all=False) for i, s in enumerate(sources)]
+    is_sorted = True if all(isinstance(source, Stream) for source in sources) else None
+    ways = ways_of(joining, samples, sizes, options, is_sorted=is_sorted)
+    chosen = cheapest(ways.estimates)
+    lines = [f"{chosen.way}, the cheapest that fits"]
+    if chosen.way == "slabs" and is_sorted is None:
+        other = "parts" if ways.prefers_parts else "walk"
+        lines = [f"slabs if all inputs turn out to be sorted, else {other}"]
+    for one in ways.estimates:
+        cost = f"{one.seconds:.2f} s" if one.is_possible else "no"
+        lines.append(f"{one.way:<8}{cost:>8}  {one.why}")
+    return lines

@@ -62,11 +62,12 @@ class Union:
         """Output rows."""
         keeps = self._join.question.keep_unmatched
         for result in self._join.run(
-            self._directions, keeps_rejected=("left", "right") if keeps else ()
+            self.directions, keeps_rejected=("left", "right") if keeps else ()
         ):
             yield result.batches if isinstance(result, Judged) else result
 
-    def _directions(self, means: Means) -> list[Direction]:
+    def directions(self, means: Means) -> list[Direction]:
+        """Both, of which the left one hands its rows on to the right one."""
         keeps = self._join.question.keep_unmatched
         left = self._join.direction(
             means, "left", "best", self._left_judged, wants_unmatched=keeps, with_keys=True

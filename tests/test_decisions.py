@@ -20,6 +20,7 @@ from matwin.operators.wjoin.gathered import GatheredPages
 from matwin.operators.wjoin.paged import LivePages
 from matwin.operators.wjoin.slabs import Slabs
 from matwin.paged import PagedDirection
+from matwin.parts import Parts
 
 SMALL = {"memory": "320KiB", "page_size": "4KiB"}
 ROUTES = ("memory", "slabs", "pages", "spilled", "live")
@@ -42,7 +43,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
     for direction in (MemoryDirection, PagedDirection):
         noted(direction, "judge_upto")
-    for engine in (Backward, Forward, Slabs, LivePages, GatheredPages):
+    for engine in (Backward, Forward, Slabs, LivePages, GatheredPages, Parts):
         noted(engine, "take")
     return found
 
@@ -87,7 +88,8 @@ def test_joins_of_two_sides(join: str, route: str, ran: Ran) -> None:
     assert has(report, "pages: ") == ("PagedDirection" in ran), report.decisions
     assert has(report, "schedule: ") == (report.pairs_visited > 0)
     assert has(report, "pages: asked for; slab windows") == (route == "pages")
-    assert has(report, "pages: the windows do not fit the memory") == (route == "spilled")
+    assert has(report, "parts: the windows do not fit the memory") == ("Parts" in ran)
+    assert ("Parts" in ran) == (route == "spilled")
     assert has(report, "memory: everything fits, judged in one step") == (route == "memory")
     assert has(report, "memory: slab by slab") == (route == "slabs")
     assert has(report, "live: ") == (route == "live")
