@@ -47,7 +47,7 @@ from .question import Question
 from .report import Report
 from .shares import ReadShare
 from .side import Side
-from .sources import Source, two_sources
+from .sources import Source, check_trace, two_sources
 from .streams import Sorted, Stream, stream
 
 EVALUATED_AT = "evaluated_at"
@@ -107,6 +107,7 @@ class Evaluation:
         self, clock: Question, asked: Question, sources: dict[str, Source],
         arguments: dict[str, Any], options: Options, every: Tolerance,
     ) -> None:  # fmt: skip
+        check_trace(options.trace, sources.values())
         self._clock = clock.order
         self._period = _span(clock.order.hi)
         self._every = 0 if every is None else _span(_in_units(every, clock))

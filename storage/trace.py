@@ -9,6 +9,8 @@ at a time.
       1     2977  write  left       0      0  262080      0                      -1  room
       2     4102  visit  left       0     -1       0      0  right                3
 
+The file appears under its name when it is closed; a trace that was there stays until then.
+
 A mate is the other page of a visit.  The counts in a trace equal the pool's counters: both are
 made by the same call.
 """
@@ -24,6 +26,7 @@ import pyarrow as pa
 
 from .errors import InputError, StoreError
 from .names import listed
+from .partfile import PartFile
 
 TRACE_VERSION = 2
 EVENTS = (
@@ -113,9 +116,12 @@ class TraceFile:
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
         check_target(path)
         metadata = {"matwin.trace": str(TRACE_VERSION), **(settings or {})}
+        self._part: PartFile | None = None
         try:
-            self._sink = pa.OSFile(str(path), "wb")
-        except OSError as e:
+            if path.is_file() or not path.exists():  # devices and pipes are written as they are
+                self._part = PartFile(path.resolve(), overwrite=True)
+            self._sink = pa.OSFile(str(self._part.path if self._part else path), "wb")
+        except (OSError, RuntimeError) as e:
             raise StoreError(f"{path}: the trace can't be written: {e}") from e
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(self._sink, SCHEMA.with_metadata(metadata), options=options)
@@ -191,10 +197,19 @@ class TraceFile:
         try:
             self._writer.close()
             self._sink.close()
+            if self._part is not None and self._error is None:
+                self._part.complete()
         except (OSError, pa.ArrowInvalid) as e:
             self._error = self._error or e
+        finally:
+            self._give_up_part()
         if self._error is not None:
             raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
+
+    def _give_up_part(self) -> None:
+        if self._part is not None:
+            self._part.remove()
+            os.close(self._part.descriptor)
 
 
 def check_target(path: Path) -> None:

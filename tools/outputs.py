@@ -24,10 +24,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from matwin.storage.alive import new_file, sweep
 from matwin.storage.errors import InputError, MatwinError, StoreError
-
-_PREFIX, _SUFFIX = ".matwin-", ".part"
+from matwin.storage.partfile import PartFile
 
 
 def check_outputs(
@@ -110,7 +108,7 @@ def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         is_special = about is not None and _is_special(about)
         if about is not None and not is_special and not overwrite:
             raise _taken(repr(str(out)))
-    with _device(out, path) if is_special else _part(out, path, about, overwrite) as file:
+    with _device(out, path) if is_special else _part(out, path, overwrite) as file:
         yield file
 
 
@@ -133,46 +131,19 @@ def _device(out: str | Path, path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _part(
-    out: str | Path, path: Path, about: os.stat_result | None, overwrite: bool
-) -> Iterator[BinaryIO]:
+def _part(out: str | Path, path: Path, overwrite: bool) -> Iterator[BinaryIO]:
     with explained(str(out)):
-        sweep(path.parent, _PREFIX, _SUFFIX)
-        # Until it is complete, only we may read what may replace something private.
-        mode = 0o666 if about is None else 0o600
-        descriptor, part = new_file(path.parent, _PREFIX, _SUFFIX, mode)
-    file = os.fdopen(descriptor, "wb")
+        part = PartFile(path, overwrite=overwrite)
+    file = os.fdopen(part.descriptor, "wb")
     try:
         yield file
         with explained(str(out)):
             file.flush()
-            if about is not None:
-                _hand_down(descriptor, about)
-            os.fsync(descriptor)
-            _name(part, path, overwrite=overwrite)
+            part.complete()
     finally:
-        part.unlink(missing_ok=True)
+        part.remove()
         with suppress(OSError):  # what could not be written has been told
             file.close()
-
-
-def _hand_down(descriptor: int, about: os.stat_result) -> None:
-    with suppress(OSError):  # only root gives files away
-        os.fchown(descriptor, about.st_uid, about.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(about.st_mode) & 0o777)
-
-
-def _name(part: Path, path: Path, *, overwrite: bool) -> None:
-    """Give the complete file its name; without `overwrite` only if it is still free."""
-    if overwrite:
-        part.replace(path)
-        return
-    try:
-        os.link(part, path)
-    except OSError as e:
-        if e.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-            raise
-        part.rename(path)  # a file system without links, where nobody can tell in time
 
 
 @contextmanager
