@@ -116,11 +116,9 @@ class TraceFile:
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
         check_target(path)
         metadata = {"matwin.trace": str(TRACE_VERSION), **(settings or {})}
-        self._part: PartFile | None = None
         try:
-            if path.is_file() or not path.exists():  # devices and pipes are written as they are
-                self._part = PartFile(path.resolve(), overwrite=True)
-            self._sink = pa.OSFile(str(self._part.path if self._part else path), "wb")
+            self._part = PartFile(path.resolve(), overwrite=True)
+            self._sink = pa.OSFile(str(self._part.path), "wb")
         except (OSError, RuntimeError) as e:
             raise StoreError(f"{path}: the trace can't be written: {e}") from e
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -197,28 +195,28 @@ class TraceFile:
         try:
             self._writer.close()
             self._sink.close()
-            if self._part is not None and self._error is None:
+            if self._error is None:
                 self._part.complete()
         except (OSError, pa.ArrowInvalid) as e:
             self._error = self._error or e
         finally:
-            self._give_up_part()
-        if self._error is not None:
-            raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
-
-    def _give_up_part(self) -> None:
-        if self._part is not None:
             self._part.remove()
             os.close(self._part.descriptor)
+        if self._error is not None:
+            raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
 
 
 def check_target(path: Path) -> None:
     """Refuse to write a trace over anything but a trace: it may be what is about to be read."""
     try:
-        if not path.is_file():
+        if not path.exists():
             return
+        if not path.is_file():  # the end of an Arrow file says where its parts begin
+            raise InputError(f"{path} is no plain file, which a trace needs; name another file")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
+    except InputError:
+        raise
     except (OSError, ValueError) as e:
         raise StoreError(f"{path}: the trace can't be written: {e}") from e
     if head and not (head.startswith(b"ARROW1") and b"matwin.trace" in head):

@@ -17,6 +17,7 @@ import errno
 import glob
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,8 +41,9 @@ def check_outputs(
     `outputs` are paths by their option, of files unless `is_folder`; `inputs` paths, folders and
     globs.
     """
-    given = {o: _real(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
-    reads = [(word, path) for word in inputs for path in _matched(word)] if given else []
+    given = {o: place(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
+    reads = [(word, path) for word in inputs for path in _matched(word)]
+    _check_stdout(reads)
     for option, out in given.items():
         about = _stat(out)
         if about is not None and _is_special(about):
@@ -56,13 +58,29 @@ def check_outputs(
             raise InputError(f"{' and '.join(given)} name the same file; give each its own")
 
 
+def _check_stdout(reads: Iterable[tuple[str, Path]]) -> None:
+    """Standard output may be led into a file that is read: ``>> left.csv``."""
+    about = None
+    with suppress(OSError, ValueError):  # a standard output without a number is no file
+        about = os.fstat(sys.stdout.fileno())
+    for word, path in reads:
+        if about is not None and _is_in(path, path, about):
+            raise InputError(f"standard output is an input, by {word!r}; lead it elsewhere")
+
+
 def _taken(what: str) -> InputError:
     return InputError(f"{what} is there already; --overwrite replaces it, or name another file")
 
 
-def _real(path: str | Path) -> Path:
+def place(path: str | Path) -> Path:
+    """Where an output goes: behind all links, but for devices and pipes, which may have no name
+    there (/dev/stdout leads to ``pipe:[4711]``)."""
+    if not str(path):
+        raise InputError("'' is no path; name a file")
     try:
-        return Path(path).expanduser().resolve()
+        found = Path(path).expanduser()
+        about = _stat(found)
+        return found if about is not None and _is_special(about) else found.resolve()
     except (OSError, ValueError, RuntimeError) as e:
         raise InputError(f"{str(path)!r} is no path: {e}") from e
 
@@ -101,7 +119,7 @@ def _is_in(path: Path, out: Path, about: os.stat_result | None) -> bool:
 def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file that takes its name when it is complete; its own failures are explained."""
     with explained(str(out)):
-        path = _real(out)
+        path = place(out)
         about = _stat(path)
         if about is not None and stat.S_ISDIR(about.st_mode):
             raise InputError(f"{str(out)!r} is a folder; name a file in it")
