@@ -273,6 +273,10 @@ class Files(Source):
 
     files: tuple[File, ...]
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files)
+
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         self.check_columns(columns)
         names = self.schema.names if columns is None else list(columns)

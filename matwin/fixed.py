@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import INT64_MIN, Int64s, float_key, is_temporal, stored_dtype
+from matwin.storage.columns import INT64_MIN, Int64s, is_temporal, stored_dtype
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
@@ -38,7 +38,7 @@ from .feed import Feed, items_of
 from .finality import DONE
 from .joining import check_rows_out
 from .judge import Judge
-from .keys import float_of_key
+from .keys import float_key_within, float_of_key
 from .need import WalkNeed
 from .options import Options, options_of
 from .paged import TooManyTies
@@ -46,7 +46,7 @@ from .question import Question
 from .report import Report
 from .shares import PORTION_SHARE, ReadShare
 from .side import Side
-from .sources import Source, two_sources
+from .sources import Source, check_trace, two_sources
 from .streams import Sorted, Stream, stream
 
 EVALUATED_AT = "evaluated_at"
@@ -81,6 +81,8 @@ def fixed_window_join(
     >>> [tuple(row.values()) for row in found.read_all().to_pylist()]
     [(2, 1, 5, 2, 8), (3, 1, 5, 3, 6), (4, 4, 9, 2, 8)]
     """
+    _check_length("period", period)
+    _check_length("every", every)
     sources = dict(zip(("left", "right"), two_sources(left, right), strict=True))
     arguments = {
         "on": on, "how": how, "by": by, "orders": orders, "keep_unmatched": keep_unmatched,
@@ -106,6 +108,7 @@ class Evaluation:
         self, clock: Question, asked: Question, sources: dict[str, Source],
         arguments: dict[str, Any], options: Options, every: Tolerance,
     ) -> None:  # fmt: skip
+        check_trace(options.trace, sources.values())
         self._clock = clock.order
         self._period = _span(clock.order.hi)
         self._every = 0 if every is None else _span(_in_units(every, clock))
@@ -218,7 +221,7 @@ class Evaluation:
     def _before(self, at: int) -> int:
         """The order key of the oldest row that counts at this time."""
         if pa.types.is_floating(self._clock.type):
-            return int(float_key(np.array([float_of_key(at) - self._period]))[0])
+            return float_key_within(at, self._period)
         return max(at - int(self._period), INT64_MIN)
 
     def _is_due(self, at: int) -> bool:
@@ -295,6 +298,12 @@ def _times(key: int, rows: int, data_type: pa.DataType) -> pa.Array:
         return pa.array(values.view(np.uint64) ^ np.uint64(1 << 63))
     stored = values.astype(stored_dtype(data_type))
     return pa.array(stored).cast(data_type) if is_temporal(data_type) else pa.array(stored)
+
+
+def _check_length(name: str, length: object) -> None:
+    """A tolerance may be a pair of bounds, a length of time may not."""
+    if isinstance(length, tuple | list):
+        raise InputError(f"{name}={length!r}: give one length, not two bounds")
 
 
 def _span(length: int | float | None) -> int | float:

@@ -35,7 +35,7 @@ from .question import Question
 from .report import Report, SideReport
 from .shares import OUTPUT_SHARE
 from .side import Side, own_rows
-from .sources import Source
+from .sources import Source, check_trace
 from .streams import Stream
 
 Batches = Iterable[pa.RecordBatch]
@@ -56,6 +56,7 @@ class Join:
         self.report = report or options.report or Report()
         if self.report.left.rows_in or self.report.right.rows_in:
             raise InputError("report=: it has counted another join already; give a new Report()")
+        check_trace(options.trace, (left, right))
         self.sides = {
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }

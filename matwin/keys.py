@@ -12,6 +12,7 @@ This is the way back, for messages and for arithmetic in the column's own type.
 
 from __future__ import annotations
 
+import math
 import struct
 
 import numpy as np
@@ -52,6 +53,27 @@ def key_of_float(value: float) -> int:
     """The order key of a float."""
     bits = int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])
     return bits ^ INT64_MAX if bits < 0 else bits
+
+
+def float_key_within(key: int, length: float) -> int:
+    """The order key of the least float from which to this one it is at most `length`.
+
+    As everywhere, the rounded difference decides: subtracting `length` would round as well, and to
+    another float where many have the same difference.
+
+    >>> float_of_key(float_key_within(key_of_float(0.7), 8.7))
+    -8.0
+    >>> 0.7 - 8.7
+    -7.999999999999999
+    """
+    value, low, high = float_of_key(key), key_of_float(-math.inf), key
+    while low < high:
+        middle = (low + high) // 2
+        if value - float_of_key(middle) <= length:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def key_value(key: int, field: pa.Field) -> object:

@@ -43,6 +43,11 @@ class Source(ABC):
     share: ReadShare = field(default=ROOMY, kw_only=True)
     """What it may take while it is read."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are read, as far as we open them."""
+        return ()
+
     @abstractmethod
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows; only these columns, in this order, if any are named."""

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -73,6 +74,24 @@ def two_sources(left: object, right: object) -> tuple[Source, Source]:
             "two readers"
         )
     return ours, theirs
+
+
+def check_trace(trace: str | Path | None, sources: Iterable[Source]) -> None:
+    """Refuse a trace that would replace a file which is read, by whatever name."""
+    for source in sources:
+        for path in source.paths if trace is not None else ():
+            if _is_same_file(path, trace):
+                raise InputError(
+                    f"trace={str(trace)!r} is an input, {path!r} of {source.name}; name another "
+                    "file"
+                )
+
+
+def _is_same_file(one: str | Path, other: str | Path | None) -> bool:
+    try:
+        return other is not None and Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False  # one of them is not there
 
 
 def read_once(source: Source) -> object:

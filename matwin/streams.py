@@ -131,6 +131,10 @@ class Stream(Source):
     late: str
     is_live: bool
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.source.paths
+
     def called(self, name: str) -> Stream:
         """The stream, called `name` in messages unless it has a name of its own."""
         if self.name is not None:

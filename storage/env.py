@@ -39,6 +39,7 @@ from .machine import free_memory
 from .mapping import FOLIO_BYTES, aligned, give_back, mapping_of
 from .owner import Owner
 from .places import Place, place_of
+from .records import Trust
 from .scratch import free_bytes, open_private, opened_private, os_errors, sync_names
 from .turns import Turn
 from .units import format_size
@@ -216,6 +217,13 @@ class Environment:
             with os_errors(self.folder, self._poisoned):
                 self._after_commit()
 
+    def note_steps(self, trust: Trust) -> None:
+        """Have the owner's record say that steps are completed here; it lasts as they do."""
+        with self._write, os_errors(self.folder, self._poisoned_unless_full):
+            self._usable()
+            assert self._owner is not None, "given up by `close`, which makes it unusable"
+            self._owner.write(trust, has_steps=True, is_kept=trust.is_synced)
+
     def _transact(self, puts: Iterable[Pair], deletes: Sequence[bytes]) -> None:
         with self._env.begin(write=True) as transaction:
             for number, key in enumerate(deletes, 1):
@@ -299,6 +307,10 @@ class Environment:
 
     def _poisoned(self, reason: str) -> None:
         self._poison = self._poison or reason
+
+    def _poisoned_unless_full(self, reason: str) -> None:
+        if reason != os.strerror(errno.ENOSPC):
+            self._poisoned(reason)
 
     def _fetch(self, key: bytes) -> None:
         """Have the kernel read the whole value, if it is not in memory yet."""

@@ -8,7 +8,11 @@
       checkpoint, written before the machine started   torn by a power cut: set aside
       anything else, or there is no whole record       an error; nothing is touched
     the file is of another version                 an error; nothing is touched
-    there is no file                               a new one
+    there is no file, and the owner's whole record says
+      no step was completed, or the machine has restarted and a checkpoint is void   a new one
+      a step was completed                         an error; nothing is touched
+    there is no file, and the record is damaged    an error; nothing is touched
+    there is neither file nor record               a new one
 
 Nothing is deleted on a guess.  A file that says itself that it is void is the only one that is ever
 deleted, and one that is set aside (``discarded.mdb``) takes the place of the last such file.
@@ -33,7 +37,7 @@ def inherited(owner: Owner, boot: str) -> Format | None:
     """What the folder's file says of itself; None where there is none to go on with."""
     data = owner.folder / DATA
     if not os.path.lexists(data):
-        owner.refuse_alien()
+        _check_unmissed(owner, boot)
         return None
     with opened_private(data, os.O_RDONLY) as descriptor:
         record = None
@@ -42,9 +46,9 @@ def inherited(owner: Owner, boot: str) -> Format | None:
             record = value_of(descriptor, FORMAT_KEY)
             found = unpack_format(record, str(owner.folder))
         except StoreError:
-            trust = owner.trust()
+            last = owner.last()
             is_ours = version_of(record) in (None, FILE_VERSION)
-            if trust is None or not trust.is_void(boot) or not is_ours:
+            if last is None or not last.trust.is_void(boot) or not is_ours:
                 raise
             _give_up(owner.folder, is_sure=False)
             return None
@@ -52,6 +56,17 @@ def inherited(owner: Owner, boot: str) -> Format | None:
         _give_up(owner.folder, is_sure=True)
         return None
     return found
+
+
+def _check_unmissed(owner: Owner, boot: str) -> None:
+    """Raise `StoreError` where the folder had steps that should still be there."""
+    owner.refuse_unknown()
+    last = owner.last()
+    if last is not None and last.has_steps and not last.trust.is_void(boot):
+        raise StoreError(
+            f"{owner.folder}/{DATA} is missing, and steps were completed in it; restore it, or "
+            f"remove {owner.folder}/owner to begin with an empty store"
+        )
 
 
 def _give_up(folder: Path, *, is_sure: bool) -> None:

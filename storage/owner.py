@@ -2,7 +2,8 @@
 
 The file is held under an exclusive lock as long as the folder is in use.  Its record is overwritten
 in place and always as long, so that no power cut leaves half of it; should it be damaged all the
-same, it counts as missing.  It never decides over a file that can be read.
+same, it counts as missing.  It never decides over a file that can be read.  Before the first step
+is completed it says so: a file that is gone is missed from then on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import weakref
 from pathlib import Path
 
 from .errors import StoreError
-from .records import OWNER, OWNER_MAGIC, Trust, pack_owner, unpack_owner
+from .records import OWNER, OWNER_VERSION, Claim, Trust, pack_owner, unpack_owner
 from .scratch import open_private
 
 _held: dict[str, int] = {}
@@ -42,7 +43,7 @@ class Owner:
                 os.close(self._descriptor)
                 _claims.discard(self)
                 raise StoreError(
-                    f"{folder} is in use by process {found[0] if found else '?'}; "
+                    f"{folder} is in use by process {found.process if found else '?'}; "
                     "wait for it, or name another path"
                 ) from e
             _held[self._real] = os.getpid()
@@ -50,23 +51,23 @@ class Owner:
     def _read(self) -> bytes:
         return os.pread(self._descriptor, 4 * OWNER.size, 0)
 
-    def trust(self) -> Trust | None:
-        """What the last owner knew of the data file; None where no whole record says."""
-        found = unpack_owner(self._read())
-        return found[1] if found else None
+    def last(self) -> Claim | None:
+        """What the last owner wrote down; None where no whole record says."""
+        return unpack_owner(self._read())
 
-    def refuse_alien(self) -> None:
-        """Raise `StoreError` where the file holds something that no release of ours wrote."""
+    def refuse_unknown(self) -> None:
+        """Raise `StoreError` where the file is not empty and nobody can tell what it says."""
         found = self._read()
-        if found and found[:8] != OWNER_MAGIC and not _FIRST_RELEASES.fullmatch(found):
+        if found and unpack_owner(found) is None and not _FIRST_RELEASES.fullmatch(found):
             raise StoreError(
-                f"{self.folder}/owner is not one of MatWin's files, or is damaged; there is no "
-                "data file, so remove it, or name another folder"
+                f"{self.folder}/owner is damaged, or is not one of MatWin's files of version "
+                f"{OWNER_VERSION}, and there is no data file: restore that if there was one; "
+                "otherwise remove owner, or name another folder"
             )
 
-    def write(self, trust: Trust, *, is_kept: bool = True) -> None:
+    def write(self, trust: Trust, *, has_steps: bool = False, is_kept: bool = True) -> None:
         """Write down who has the folder; `is_kept` says that it has to last."""
-        os.pwrite(self._descriptor, pack_owner(os.getpid(), trust), 0)
+        os.pwrite(self._descriptor, pack_owner(Claim(os.getpid(), trust, has_steps)), 0)
         if os.fstat(self._descriptor).st_size != OWNER.size:
             os.ftruncate(self._descriptor, OWNER.size)
         if is_kept:

@@ -149,6 +149,7 @@ class LmdbPageFile:
         self._parts: dict[PageId, int] = {}
         self._loose: set[int] = set()
         self._step = 0
+        self._trust: Trust | None = None
         self._is_closed = False
         self._turn = Turn(self.where)
         if path is not None:
@@ -169,19 +170,24 @@ class LmdbPageFile:
             boot = boot_id()
             found = inherited(owner, boot)
             trust = agreed(found, folder, self.page_size, self._durability, boot)
+            last = owner.last()
+            has_steps = found is not None and last is not None and last.has_steps
             # Before a new file is there: should a power cut tear it, it is known to be void.
-            owner.write(found.trust if found else trust)
+            owner.write(found.trust if found else trust, has_steps=has_steps)
             env = self._environment(owner, trust)
             try:
                 if found and found.trust != trust:
                     sync_file(folder / DATA)
                     sync_names(folder)
                     env.write([(FORMAT_KEY, pack_format(self.page_size, trust))])
-                    owner.write(trust)
+                    owner.write(trust, has_steps=has_steps)
                 self._step = unpack_complete(env.read(COMPLETE_KEY, bytes), self.where)[0]
+                if has_steps != (self._step > 0):  # lost with its record, or marked and killed
+                    owner.write(trust, has_steps=self._step > 0)
             except BaseException:
                 env.close()
                 raise
+            self._trust = trust
             return env
 
     def _opened_scratch(self) -> Environment:
@@ -300,7 +306,10 @@ class LmdbPageFile:
     def complete(self, state: bytes) -> int:
         """Make everything written and freed since the last step one step; returns its number."""
         record = pack_complete(self._step + 1, state)
-        self._open().write([(COMPLETE_KEY, record)])
+        env = self._open()
+        if self._step == 0 and self._trust is not None:
+            env.note_steps(self._trust)  # first: a file with a step is missed when it is gone
+        env.write([(COMPLETE_KEY, record)])
         self._step += 1
         freed, self._freed = self._freed, []
         self._fresh.clear()

@@ -2,13 +2,14 @@
 
     format     in data.mdb: version, durability, page size, and the boot an unsynced file is for
     complete   in data.mdb: the last complete step and its state
-    owner      a file of its own: which process has the folder, and durability and boot once more
+    owner      a file of its own: which process has the folder, durability and boot once more, and
+               whether a step was ever completed
 
 Every record begins with a magic, the checksum of all that follows it, and a version.  A record that
 was damaged is never taken for another: it is an error, or it counts as missing.
 
-What a file survives stands in the file itself.  The owner's record repeats it for the one case in
-which the file can't be read: an unsynced file that a power cut has torn.
+What a file survives stands in the file itself.  The owner's record repeats it for the two cases in
+which the file can't be read: an unsynced file that a power cut has torn, and a file that is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DURABILITIES = ("checkpoint", "epoch")  # by their numbers in records
 
 FORMAT = struct.Struct("<8sIHHI40s")
 COMPLETE = struct.Struct("<8sIHHQQ")
-OWNER = struct.Struct("<8sIHHQ40s")
+OWNER = struct.Struct("<8sIHBBQ40s")
 _FILE_MAGIC = b"MATWINFL"
 OWNER_MAGIC = b"MATWINOW"
 _BOOT_BYTES_MAX = 40
@@ -113,21 +114,33 @@ def unpack_complete(record: bytes | None, where: str) -> tuple[int, bytes]:
     return step, record[COMPLETE.size :]
 
 
-def pack_owner(process: int, trust: Trust) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which process has the folder, and what it knew of the data file."""
+
+    process: int
+    trust: Trust
+    has_steps: bool = False
+    """Whether a step was completed, or was about to be."""
+
+
+def pack_owner(claim: Claim) -> bytes:
     """The owner's record."""
+    trust = claim.trust
     number = DURABILITIES.index(trust.durability)
-    return _sealed(OWNER.pack(OWNER_MAGIC, 0, OWNER_VERSION, number, process, _packed_boot(trust)))
+    fields = (OWNER_VERSION, number, claim.has_steps, claim.process, _packed_boot(trust))
+    return _sealed(OWNER.pack(OWNER_MAGIC, 0, *fields))
 
 
-def unpack_owner(record: bytes) -> tuple[int, Trust] | None:
-    """The process and what it knew of the file; None for anything but a whole record."""
+def unpack_owner(record: bytes) -> Claim | None:
+    """What an owner's record says; None for anything but a whole one."""
     if len(record) < OWNER.size or record[: OWNER.size] != _sealed(record[: OWNER.size]):
         return None
-    magic, _, version, number, process, boot = OWNER.unpack_from(record)
+    magic, _, version, number, has_steps, process, boot = OWNER.unpack_from(record)
     trust = _trust(number, boot)
-    if magic != OWNER_MAGIC or version != OWNER_VERSION or trust is None:
+    if magic != OWNER_MAGIC or version != OWNER_VERSION or trust is None or has_steps > 1:
         return None
-    return process, trust
+    return Claim(process, trust, bool(has_steps))
 
 
 def _packed_boot(trust: Trust) -> bytes:

@@ -9,6 +9,8 @@ at a time.
       1     2977  write  left       0      0  262080      0                      -1  room
       2     4102  visit  left       0     -1       0      0  right                3
 
+The file appears under its name when it is closed; a trace that was there stays until then.
+
 A mate is the other page of a visit.  The counts in a trace equal the pool's counters: both are
 made by the same call.
 """
@@ -24,6 +26,7 @@ import pyarrow as pa
 
 from .errors import InputError, StoreError
 from .names import listed
+from .partfile import PartFile
 
 TRACE_VERSION = 2
 EVENTS = (
@@ -114,8 +117,9 @@ class TraceFile:
         check_target(path)
         metadata = {"matwin.trace": str(TRACE_VERSION), **(settings or {})}
         try:
-            self._sink = pa.OSFile(str(path), "wb")
-        except OSError as e:
+            self._part = PartFile(path.resolve(), overwrite=True)
+            self._sink = pa.OSFile(str(self._part.path), "wb")
+        except (OSError, RuntimeError) as e:
             raise StoreError(f"{path}: the trace can't be written: {e}") from e
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(self._sink, SCHEMA.with_metadata(metadata), options=options)
@@ -191,8 +195,13 @@ class TraceFile:
         try:
             self._writer.close()
             self._sink.close()
+            if self._error is None:
+                self._part.complete()
         except (OSError, pa.ArrowInvalid) as e:
             self._error = self._error or e
+        finally:
+            self._part.remove()
+            os.close(self._part.descriptor)
         if self._error is not None:
             raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
 
@@ -200,10 +209,14 @@ class TraceFile:
 def check_target(path: Path) -> None:
     """Refuse to write a trace over anything but a trace: it may be what is about to be read."""
     try:
-        if not path.is_file():
+        if not path.exists():
             return
+        if not path.is_file():  # the end of an Arrow file says where its parts begin
+            raise InputError(f"{path} is no plain file, which a trace needs; name another file")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
+    except InputError:
+        raise
     except (OSError, ValueError) as e:
         raise StoreError(f"{path}: the trace can't be written: {e}") from e
     if head and not (head.startswith(b"ARROW1") and b"matwin.trace" in head):

@@ -8,6 +8,7 @@ compared in pairs, whatever that takes.
                float64; keys are equal; nothing that is compared is null, NaN or infinite
     best       no eligible pair of the same left row (right row, of all) is at least as good in
                every attribute and better in one
+    window     at a time, what is not later and not older than the period
     tuple      one row of each stream, every window ``lo <= t_b - t_a <= hi`` holds, keys are equal
 
 Rows are told by their numbers, so an answer is a bag of pairs or tuples of numbers.
@@ -17,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -94,6 +95,53 @@ class Pairs:
 
         sides = {"inner": (None,), "left": (0,), "right": (1,), "full": (0, 1)}[self.how]
         return [pair for pair in eligible if any(is_best(pair, side) for side in sides)]
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """What a fixed window join asks: a join of what is not older than a period, at every time.
+
+    `every` is the least time between two evaluations.  The difference of times decides, whole
+    numbers exactly, floats in float64.
+    """
+
+    times: tuple[Column, Column]
+    period: Number
+    every: Number
+    asked: Pairs
+
+    def answer(self) -> Counter[tuple[Any, ...]]:
+        """Rows as (time of the evaluation, and what `Pairs` answers)."""
+        moments = sorted({t for side in self.times for t in side if is_comparable(t)})
+        found: Counter[tuple[Any, ...]] = Counter()
+        last = None
+        for at in moments:
+            if last is None or at - last >= self.every:
+                last = at
+                found.update((at, *row) for row in self._answer_at(at).elements())
+        return found
+
+    def _answer_at(self, at: Number) -> Counter[tuple[Any, ...]]:
+        mine, theirs = ([*self._alive(side, at)] for side in self.times)
+        attributes = tuple(
+            replace(a, left=[a.left[i] for i in mine], right=[a.right[j] for j in theirs])
+            for a in self.asked.attributes
+        )
+        keys = tuple(
+            ([ours[i] for i in mine], [others[j] for j in theirs])
+            for ours, others in self.asked.keys
+        )
+        rows = (len(mine), len(theirs))
+        found = replace(self.asked, rows=rows, attributes=attributes, keys=keys).answer()
+        return Counter(
+            (None if i is None else mine[i], None if j is None else theirs[j], *rest)
+            for i, j, *rest in found.elements()
+        )
+
+    def _alive(self, times: Column, at: Number) -> Iterator[int]:
+        for row, t in enumerate(times):
+            if is_comparable(t) and t <= at and at - t <= self.period:
+                yield row
 
 
 def dominates(one: tuple[Number, ...], other: tuple[Number, ...]) -> bool:

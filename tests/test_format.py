@@ -31,7 +31,7 @@ from matwin.storage.runs import sort_rows
 from matwin.storage.trace import EVENTS, SCHEMA
 
 FORMAT = (Path(__file__).parent.parent / "docs" / "FORMAT.md").read_text()
-CODES = {"u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
+CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
 
 
 def documented(heading: str) -> struct.Struct:

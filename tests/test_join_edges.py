@@ -303,3 +303,26 @@ def test_infinite_keys_match_nothing(kind: Any, options: dict[str, Any]) -> None
     assert matwin.window_join(streams, **windows, report=report, **options).read_all().num_rows == 1
     assert report.streams["a"].rejected == 4
     assert matwin.verify_window_join(streams, **windows).is_equal
+
+
+@pytest.mark.parametrize(
+    ("at", "old", "period"),
+    [(0.7, -8.0, 8.7), (6e300, -9.000000000000001e300, 1.5e301), (1.0, 1e-300, 1.0),
+     (1.7976931348623157e308, -5e-324, 1.7976931348623157e308)],
+)  # fmt: skip
+def test_a_fixed_window_measures_floats_by_their_difference(
+    at: float, old: float, period: float
+) -> None:
+    """A row that is exactly as old as the period counts, however `at - period` is rounded."""
+    left, right = pa.table({"t": [at], "x": [1]}), pa.table({"t": [old], "x": [1]})
+    for length, rows in ((period, 1), (math.nextafter(period, 0), 0)):
+        found = matwin.fixed_window_join(left, right, time="t", period=length, on={"x": 0})
+        assert found.read_all().num_rows == rows
+
+
+@pytest.mark.parametrize("name", ["period", "every"])
+def test_a_length_of_time_is_no_pair(name: str) -> None:
+    table = pa.table({"t": [1], "x": [1]})
+    lengths: dict[str, Any] = {"period": 2, name: (-1, 2)}
+    with pytest.raises(matwin.InputError, match=f"{name}=.*give one length"):
+        matwin.fixed_window_join(table, table, time="t", on={"x": 0}, **lengths)

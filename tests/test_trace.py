@@ -1,15 +1,21 @@
-"""The trace: its counts are the pool's, and bad files are named."""
+"""The trace: its counts are the pool's, bad files are named, and no input is replaced."""
 
 from __future__ import annotations
 
+import stat
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from support import SCHEMA as SCHEMA_OF_ROWS
+from support import rows
 
-from matwin.storage import Store, StoreError, read_trace, smallest_budget
+import matwin
+from matwin.storage import InputError, Store, StoreError, read_trace, smallest_budget
 from matwin.storage.trace import SCHEMA, TraceFile
 
 COUNTED = {
@@ -108,3 +114,62 @@ def test_bad_trace_files_are_named(tmp_path: Path) -> None:
             read_trace(tmp_path / name)
     with pytest.raises(StoreError, match="nowhere"):
         Store(memory="8MiB", trace=tmp_path / "nowhere" / "x")
+
+
+# ── what a trace may replace ─────────────────────────────────────────────────────────────────────
+
+JOINS: dict[str, Callable[..., Any]] = {
+    "bestmatch": lambda one, two, **o: matwin.bestmatch_join(one, two, on={"seq": 1}, **o),
+    "inner": lambda one, two, **o: matwin.bestmatch_join(one, two, on={"seq": 1}, how="inner", **o),
+    "epsilon": lambda one, two, **o: matwin.epsilon_join(one, two, on={"seq": 1}, **o),
+    "fixed": lambda one, two, **o: matwin.fixed_window_join(
+        one, two, time="seq", period=1, on={"page": 0}, every=100, **o
+    ),
+    "window": lambda one, two, **o: matwin.window_join(
+        {"a": one, "b": two}, time="seq", windows=1, **o
+    ),
+    "verify": lambda one, two, **o: matwin.verify(one, two, on={"seq": 1}, **o),
+}
+
+
+def recorded(path: Path) -> bytes:
+    """A trace that may be read as an input, too; its bytes."""
+    with Store(memory=smallest_budget(4096), page_size=4096, trace=path) as store:
+        store.window("w", SCHEMA_OF_ROWS, on={"t": 100}).append(rows(range(20)))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["old.arrow", "link.arrow", "second.arrow", "sub/../old.arrow"])
+@pytest.mark.parametrize("join", JOINS)
+def test_a_trace_never_replaces_an_input(tmp_path: Path, join: str, name: str) -> None:
+    content = recorded(tmp_path / "old.arrow")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.arrow").symlink_to("old.arrow")
+    (tmp_path / "second.arrow").hardlink_to(tmp_path / "old.arrow")
+    table = read_trace(tmp_path / "old.arrow")
+    for source in (str(tmp_path / "old.arrow"), [tmp_path / "ol*.arrow"]):
+        for sides in ((source, table), (table, matwin.stream(source))):
+            with pytest.raises(InputError, match="is an input"):
+                JOINS[join](*sides, trace=tmp_path / name)
+    assert (tmp_path / "old.arrow").read_bytes() == content
+
+
+@pytest.mark.parametrize("join", ["bestmatch", "epsilon", "fixed", "window"])
+def test_a_trace_that_is_replaced_is_not_cut(tmp_path: Path, join: str) -> None:
+    """Somebody may have it mapped: perhaps the very table that is joined."""
+    content = recorded(tmp_path / "old.arrow")
+    table = read_trace(tmp_path / "old.arrow")
+    (tmp_path / "old.arrow").chmod(0o640)
+    (tmp_path / "link.arrow").symlink_to("old.arrow")
+    with (tmp_path / "old.arrow").open("rb") as old:
+        result = JOINS[join](table, table, trace=tmp_path / "link.arrow", materialize="slab")
+        batches = iter(result)
+        next(batches)
+        assert (tmp_path / "old.arrow").read_bytes() == content, "it stays until the new is whole"
+        list(batches)
+        assert old.read() == content
+    assert (tmp_path / "link.arrow").is_symlink()
+    assert (tmp_path / "old.arrow").read_bytes() != content
+    assert read_trace(tmp_path / "old.arrow").num_rows > 0
+    assert stat.S_IMODE((tmp_path / "old.arrow").stat().st_mode) == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.arrow", "old.arrow"]

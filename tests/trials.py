@@ -1,6 +1,7 @@
 """Random joins, each told twice: as tables and arguments, and as plain numbers for the oracle.
 
     trial = pairs_trial(seed)      two small tables and a join of them
+    trial = fixed_trial(seed)      the same inside a window of fixed time
     trial.sources, trial.on, …     what the product is given
     trial.asked.answer()           what has to come out (`independent.py`)
 
@@ -13,12 +14,12 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import pyarrow as pa
-from independent import Attribute, Pairs, Tuples, Window
+from independent import Attribute, Evaluations, Pairs, Tuples, Window
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86_400
@@ -306,11 +307,11 @@ def _payload(chance: Random, side: str, rows: int) -> dict[str, pa.Array]:
     }
 
 
-def pairs_trial(seed: int, rows_max: int = 14) -> Trial:
+def pairs_trial(seed: int, rows_max: int = 14, *, is_best: bool | None = None) -> Trial:
     """A join of two sides."""
     chance = Random(seed)
     sizes = [_size(chance, rows_max), _size(chance, rows_max)]
-    is_best = chance.random() < 0.5
+    is_best = chance.random() < 0.5 if is_best is None else is_best
     how = chance.choice(HOWS[is_best])
     columns: list[dict[str, pa.Array]] = [{}, {}]
     attributes, on, orders, kinds = [], {}, {}, []
@@ -355,6 +356,39 @@ def pairs_trial(seed: int, rows_max: int = 14) -> Trial:
         kind.unit and not a.is_youngest for kind, a in zip(kinds, attributes, strict=True)
     )
     return Trial(tables, places, arguments, asked, is_best, is_far)
+
+
+def fixed_trial(seed: int) -> Trial:
+    """A fixed window join: a bestmatch join with a time of its own."""
+    trial, chance = pairs_trial(seed, rows_max=8, is_best=True), Random(f"times {seed}")
+    kind = kind_of(chance, 2)
+    times = values_of(chance, [table.num_rows for table in trial.tables.values()], kind)
+    period, every = (_length(chance, kind, *times) for _ in range(2))
+    made = zip(trial.tables.items(), times, kind.types, kind.per, strict=True)
+    tables = {
+        name: table.append_column("at", column_of(values, data_type, per))
+        for (name, table), values, data_type, per in made
+    }
+    arguments = {**trial.arguments, "time": "at", "period": _written(kind, period)}
+    if chance.random() < 0.4:
+        arguments["every"] = _written(kind, every)
+    else:
+        every = 0
+    asked = Evaluations((times[0], times[1]), period, every, trial.asked)
+    order = dict(zip(tables, times, strict=True))
+    return replace(trial, tables=tables, order=order, arguments=arguments, asked=asked)
+
+
+def _length(chance: Random, kind: Kind, left: list[Any], right: list[Any]) -> Any:
+    """A length of time: often exactly what is between two rows, now and then nothing or much."""
+    either = [*left, *right]
+    apart = abs(_apart(chance.choice(either), chance.choice(either))) if either else 0
+    other = chance.choice([0.0, 0.1, 1e9] if kind.is_float else [0, 1, 10**6])
+    return apart if chance.random() < 0.8 else other
+
+
+def _written(kind: Kind, amount: Any) -> Any:
+    return amount if kind.unit is None else f"{amount}{kind.unit}"
 
 
 def tuples_trial(seed: int) -> Trial:

@@ -23,6 +23,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TypeAlias
@@ -30,6 +31,7 @@ from typing import TypeAlias
 import matwin
 
 from .signals import Signals
+from .standard import prepare
 
 Words: TypeAlias = tuple[str, ...]
 Menu: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -103,6 +105,8 @@ GROUPS: dict[Words, str] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if argv is None:
+        prepare()
     words = list(sys.argv[1:] if argv is None else argv)
     with Signals() as signals:
         try:
@@ -110,19 +114,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             status = EXIT_INTERRUPTED
         except BrokenPipeError:
-            _discard_stdout()
             status = EXIT_BROKEN_PIPE
         except (OSError, MemoryError) as error:
             status = _told(str(error) or "there is not enough memory")
         except Exception:
             # What a signal broke off may fail in its own way; that is no bug.
             if not signals.number:
-                traceback.print_exc()
+                with suppress(OSError):
+                    traceback.print_exc()
             status = EXIT_BUG
+    _forget_unwritten()
     return signals.code or status
 
 
 def _run(words: list[str]) -> int:
+    status = _ran(words)
+    try:
+        sys.stdout.flush()  # here, while it can still be told that it does not work
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _told(f"standard output can't be written: {error.strerror}")
+    return status
+
+
+def _ran(words: list[str]) -> int:
     try:
         args = build_parser(words).parse_args(words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
@@ -136,7 +152,6 @@ def _run(words: list[str]) -> int:
         status: int = args.run(args)
     except MatwinError as error:
         return _told(str(error))
-    sys.stdout.flush()  # here, so that a closed pipe shows while it can still be handled
     return status
 
 
@@ -144,7 +159,8 @@ def _told(problem: str) -> int:
     """Say in one line what is wrong, however hostile the names in it are."""
     from .trace.text import escaped
 
-    print("matwin: error:", escaped(" ".join(problem.split())), file=sys.stderr)
+    with suppress(OSError):  # then nobody can be told
+        print("matwin: error:", escaped(" ".join(problem.split())), file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
@@ -183,7 +199,10 @@ def _add(menus: Mapping[Words, Menu], path: Words, text: str) -> argparse.Argume
     return menus[path[:-1]].add_parser(path[-1], help=text, description=sentence)
 
 
-def _discard_stdout() -> None:
-    # The interpreter flushes stdout once more at exit; with the pipe gone that would be an error
-    # message after the fact.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _forget_unwritten() -> None:
+    # The interpreter flushes stdout once more at exit; where that does not work, an error message
+    # and another exit code would come after the fact.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .outputs import explained
+from .outputs import explained, place
 from .sinks import Csv, Ipc, JsonLines, Sink, Tsv, format_of, to_stdout
 
 
@@ -82,7 +81,7 @@ def write_live(
 @contextmanager
 def _opened(out: str, *, overwrite: bool) -> Iterator[Any]:
     with explained(out):
-        path = Path(out).expanduser().resolve()
+        path = place(out)
         if path.is_dir():
             raise InputError(f"{out!r} is a folder; name a file in it")
         is_kept = path.is_file() and not overwrite  # devices and pipes are written as they are

@@ -17,6 +17,7 @@ import errno
 import glob
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,10 +25,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from matwin.storage.alive import new_file, sweep
 from matwin.storage.errors import InputError, MatwinError, StoreError
-
-_PREFIX, _SUFFIX = ".matwin-", ".part"
+from matwin.storage.partfile import PartFile
 
 
 def check_outputs(
@@ -42,8 +41,9 @@ def check_outputs(
     `outputs` are paths by their option, of files unless `is_folder`; `inputs` paths, folders and
     globs.
     """
-    given = {o: _real(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
-    reads = [(word, path) for word in inputs for path in _matched(word)] if given else []
+    given = {o: place(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
+    reads = [(word, path) for word in inputs for path in _matched(word)]
+    _check_stdout(reads)
     for option, out in given.items():
         about = _stat(out)
         if about is not None and _is_special(about):
@@ -58,13 +58,29 @@ def check_outputs(
             raise InputError(f"{' and '.join(given)} name the same file; give each its own")
 
 
+def _check_stdout(reads: Iterable[tuple[str, Path]]) -> None:
+    """Standard output may be led into a file that is read: ``>> left.csv``."""
+    about = None
+    with suppress(OSError, ValueError):  # a standard output without a number is no file
+        about = os.fstat(sys.stdout.fileno())
+    for word, path in reads:
+        if about is not None and _is_in(path, path, about):
+            raise InputError(f"standard output is an input, by {word!r}; lead it elsewhere")
+
+
 def _taken(what: str) -> InputError:
     return InputError(f"{what} is there already; --overwrite replaces it, or name another file")
 
 
-def _real(path: str | Path) -> Path:
+def place(path: str | Path) -> Path:
+    """Where an output goes: behind all links, but for devices and pipes, which may have no name
+    there (/dev/stdout leads to ``pipe:[4711]``)."""
+    if not str(path):
+        raise InputError("'' is no path; name a file")
     try:
-        return Path(path).expanduser().resolve()
+        found = Path(path).expanduser()
+        about = _stat(found)
+        return found if about is not None and _is_special(about) else found.resolve()
     except (OSError, ValueError, RuntimeError) as e:
         raise InputError(f"{str(path)!r} is no path: {e}") from e
 
@@ -103,14 +119,14 @@ def _is_in(path: Path, out: Path, about: os.stat_result | None) -> bool:
 def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file that takes its name when it is complete; its own failures are explained."""
     with explained(str(out)):
-        path = _real(out)
+        path = place(out)
         about = _stat(path)
         if about is not None and stat.S_ISDIR(about.st_mode):
             raise InputError(f"{str(out)!r} is a folder; name a file in it")
         is_special = about is not None and _is_special(about)
         if about is not None and not is_special and not overwrite:
             raise _taken(repr(str(out)))
-    with _device(out, path) if is_special else _part(out, path, about, overwrite) as file:
+    with _device(out, path) if is_special else _part(out, path, overwrite) as file:
         yield file
 
 
@@ -133,46 +149,19 @@ def _device(out: str | Path, path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _part(
-    out: str | Path, path: Path, about: os.stat_result | None, overwrite: bool
-) -> Iterator[BinaryIO]:
+def _part(out: str | Path, path: Path, overwrite: bool) -> Iterator[BinaryIO]:
     with explained(str(out)):
-        sweep(path.parent, _PREFIX, _SUFFIX)
-        # Until it is complete, only we may read what may replace something private.
-        mode = 0o666 if about is None else 0o600
-        descriptor, part = new_file(path.parent, _PREFIX, _SUFFIX, mode)
-    file = os.fdopen(descriptor, "wb")
+        part = PartFile(path, overwrite=overwrite)
+    file = os.fdopen(part.descriptor, "wb")
     try:
         yield file
         with explained(str(out)):
             file.flush()
-            if about is not None:
-                _hand_down(descriptor, about)
-            os.fsync(descriptor)
-            _name(part, path, overwrite=overwrite)
+            part.complete()
     finally:
-        part.unlink(missing_ok=True)
+        part.remove()
         with suppress(OSError):  # what could not be written has been told
             file.close()
-
-
-def _hand_down(descriptor: int, about: os.stat_result) -> None:
-    with suppress(OSError):  # only root gives files away
-        os.fchown(descriptor, about.st_uid, about.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(about.st_mode) & 0o777)
-
-
-def _name(part: Path, path: Path, *, overwrite: bool) -> None:
-    """Give the complete file its name; without `overwrite` only if it is still free."""
-    if overwrite:
-        part.replace(path)
-        return
-    try:
-        os.link(part, path)
-    except OSError as e:
-        if e.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-            raise
-        part.rename(path)  # a file system without links, where nobody can tell in time
 
 
 @contextmanager

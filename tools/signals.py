@@ -9,12 +9,16 @@
 A handler runs between any two steps of the main thread, also while it holds a lock, and inside
 another handler.  So it takes no lock: it sets plain numbers, and raises or does not.
 
+What a handler raises is lost where Python was called by C or by the garbage collector (LLVM calls
+back while kernels are loaded).  Python tells a hook of it, and a timer then raises it once more.
+
 A signal that was ignored when we were started (nohup) stays ignored.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +26,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_SECONDS = 0.05
+"""How long after it was lost an interrupt is raised again: whoever called back is done by then."""
 
 
 class Signals:
@@ -45,6 +51,8 @@ class Signals:
             for number in NUMBERS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._came)
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._again)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
     def __exit__(
@@ -54,6 +62,7 @@ class Signals:
         at: TracebackType | None,
     ) -> None:
         self._is_held = True  # nobody would catch it any more
+        sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -67,6 +76,17 @@ class Signals:
             return
         self._is_due = True
         if not self._is_held:
+            raise KeyboardInterrupt
+
+    def _lost(self, unraisable: Any) -> None:
+        """An exception that has nowhere to go; ours is wanted all the same."""
+        if self._is_due and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+        else:
+            self._hook(unraisable)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        if self._is_due and not self._is_held:
             raise KeyboardInterrupt
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ from matwin.driver import Driver
 from matwin.joining import check_rows_out
 from matwin.options import Options, options_of
 from matwin.report import Report, StreamReport
-from matwin.sources import Source, read_once, source_of
+from matwin.sources import Source, check_trace, read_once, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
@@ -56,6 +56,7 @@ def window_join(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
     chosen = window_options("window_join", options)
+    check_trace(chosen.trace, sources.values())
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
         raise InputError("report=: it has counted another join already; give a new Report()")

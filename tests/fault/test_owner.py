@@ -24,7 +24,7 @@ from support import ON, SCHEMA, campaign, each_in_fork, ids_in, rows
 
 from matwin.storage import Store, StoreError
 from matwin.storage import pagefile as pagefile_module
-from matwin.storage.records import OWNER, Trust, pack_owner, unpack_owner
+from matwin.storage.records import OWNER, Claim, Trust, pack_owner, unpack_owner
 from matwin.storage.scratch import boot_id
 
 pytestmark = pytest.mark.fault
@@ -77,7 +77,7 @@ def replaced(content: bytes) -> Callable[[Path], None]:
 
 def sealed(version: int) -> bytes:
     """An owner's record of another version, with the right checksum."""
-    record = bytearray(pack_owner(1, Trust.of("checkpoint", OTHER)))
+    record = bytearray(pack_owner(Claim(1, Trust.of("checkpoint", OTHER))))
     struct.pack_into("<H", record, 12, version)
     struct.pack_into("<I", record, 8, zlib.crc32(record[12:]))
     return bytes(record)
@@ -92,8 +92,10 @@ OWNERS: dict[str, Callable[[Path], None]] = {
     "another program's": replaced(b"[owner]\nname = somebody\n" * 20),
     "a first release's": replaced(b"123\n0b5c6c1e-aaaa-bbbb-cccc-0123456789ab".ljust(127) + b"\n"),
     "newer": replaced(sealed(2)),
-    "another store's, void": replaced(pack_owner(1, Trust.of("checkpoint", "long ago"))),
-    "another store's, synced": replaced(pack_owner(1, Trust.of("epoch", ""))),
+    "another store's, void": replaced(
+        pack_owner(Claim(1, Trust.of("checkpoint", "long ago"), has_steps=True))
+    ),
+    "another store's, synced": replaced(pack_owner(Claim(1, Trust.of("epoch", "")))),
 }
 
 
@@ -153,7 +155,8 @@ def test_every_pair_of_states(
         OWNERS[owner](folder)
         content = (folder / "data.mdb").read_bytes()
         record = (folder / "owner").read_bytes() if (folder / "owner").exists() else b""
-        trust = (unpack_owner(record) or (0, None))[1]
+        claim = unpack_owner(record)
+        trust = claim.trust if claim else None
         monkeypatch.setattr(pagefile_module, "boot_id", lambda boot=boot: boot)
         found = found_in(folder)
         assert found == expected(durability, boot, trust, data), (boot, owner)
@@ -212,10 +215,68 @@ def test_a_flip_in_lmdbs_lock_file(tmp_path: Path, stores: dict[str, Path]) -> N
         tried()
 
 
+def emptied(folder: Path) -> str:
+    """What opening a folder without a data file gives; an error leaves everything as it is."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    try:
+        with opened(folder) as store:
+            assert not store.saved
+            return "empty"
+    except StoreError as e:
+        assert str(folder) in str(e)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        return "error"
+
+
+BEGINS_ANEW = {
+    "missing", "empty", "a first release's", "another store's, void", "another store's, synced"
+}  # fmt: skip
+"""States of the owner's record that speak of no step, or of one that is void after any boot."""
+
+
+@pytest.mark.proof("flips in every file of a store")
+@pytest.mark.parametrize("durability", ["epoch", "checkpoint"])
+def test_a_data_file_that_is_gone_is_missed(
+    tmp_path: Path, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch, durability: str
+) -> None:
+    for boot, owner in itertools.product((boot_id(), OTHER), OWNERS):
+        folder = shutil.copytree(stores[durability], tmp_path / "s")
+        (folder / "data.mdb").unlink()
+        OWNERS[owner](folder)
+        monkeypatch.setattr(pagefile_module, "boot_id", lambda boot=boot: boot)
+        is_void = durability == "checkpoint" and boot == OTHER and owner == "as it was"
+        right = "empty" if owner in BEGINS_ANEW or is_void else "error"
+        assert emptied(folder) == right, (boot, owner)
+        shutil.rmtree(folder)
+        tried()
+
+
+@pytest.mark.parametrize("how", ["whole", "the owner's record was lost", "opened again"])
+def test_what_says_that_there_were_steps_is_kept(
+    tmp_path: Path, stores: dict[str, Path], how: str
+) -> None:
+    folder = shutil.copytree(stores["epoch"], tmp_path / "s")
+    if how == "the owner's record was lost":
+        (folder / "owner").unlink()
+    if how != "whole":
+        opened(folder).close()
+    (folder / "data.mdb").unlink()
+    with pytest.raises(StoreError, match=r"data\.mdb is missing, and steps were completed in it"):
+        opened(folder)
+
+
+def test_a_store_without_a_step_misses_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    with opened(folder, "epoch") as store:
+        store.window("w", SCHEMA, on=ON).append(rows(IDS))
+    (folder / "data.mdb").unlink()
+    assert emptied(folder) == "empty"
+
+
 def test_a_file_of_that_name_that_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "owner").write_text("Jane Doe, room 12\n")
-    with pytest.raises(StoreError, match="owner is not one of MatWin's"):
+    with pytest.raises(StoreError, match="owner is damaged, or is not one of MatWin's"):
         opened(tmp_path / "s")
     assert (tmp_path / "s" / "owner").read_text() == "Jane Doe, room 12\n"
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from support import ON, SCHEMA, call_in_child, ids_in, rows
+from support import ON, SCHEMA, call_in_child, ids_in, needs_root, rows, tmpfs
 
 from matwin.storage import MatwinError, Store, StoreError
 from matwin.storage.env import Environment
@@ -84,18 +84,19 @@ def test_numbers_that_come_again_after_a_clean_up_that_failed(
         assert ids_in(store.window("w", SCHEMA, on=ON).scan()) == list(range(5_000))
 
 
-def test_a_trace_on_a_full_disk_does_not_stop_the_work() -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("there is no /dev/full here")
-    store = Store(memory=MEMORY, page_size=PAGE, trace="/dev/full")
-    window = store.window("w", SCHEMA, on=ON)
-    for first in range(0, 60_000, 1_000):
-        window.append(rows(range(first, first + 1_000)))
-    for _ in range(10):
-        assert window.count() == 60_000
-        assert ids_in(window.scan()) == list(range(60_000))
-    with pytest.raises(StoreError, match="/dev/full"):
-        store.close()
+@needs_root
+def test_a_trace_on_a_full_disk_does_not_stop_the_work(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 64 * 1024) as disk:
+        store = Store(memory=MEMORY, page_size=PAGE, trace=disk / "run.trace")
+        window = store.window("w", SCHEMA, on=ON)
+        for first in range(0, 60_000, 1_000):
+            window.append(rows(range(first, first + 1_000)))
+        for _ in range(10):
+            assert window.count() == 60_000
+            assert ids_in(window.scan()) == list(range(60_000))
+        with pytest.raises(StoreError, match=r"run\.trace: the trace is not complete: .*No space"):
+            store.close()
+        assert list(disk.iterdir()) == [], "what is not complete has no name"
 
 
 def test_a_saved_window_can_be_dropped_unopened(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
 A route is a source for each table (a table, a declared or a live stream), a budget, a form of
 pages, a schedule, an algorithm, threads, and thresholds so low that a few rows reach every kernel.
 
-A failure names its seed; ``check_pairs(seed)`` or ``check_tuples(seed)`` is that trial again.
+A failure names its seed; ``check_pairs(seed)``, ``check_fixed(seed)`` or ``check_tuples(seed)`` is
+that trial again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pytest
 from proofs import tried
 from support import campaign
-from trials import Trial, pairs_trial, tuples_trial
+from trials import Trial, fixed_trial, pairs_trial, tuples_trial
 
 import matwin
 from matwin import joining, memory
@@ -122,24 +123,62 @@ def check_pairs(seed: int, budget: int = 0) -> bool:
 
 
 def _pairs(found: pa.Table, trial: Trial) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*_pair_columns(found, trial), strict=True))
+
+
+def _pair_columns(found: pa.Table, trial: Trial) -> list[list[Any]]:
     sides = ("left", "right") if "right_id" in found.column_names else ("left",)
     columns = [found[f"{side}_id"].to_pylist() for side in sides]
     if len(sides) == 2 and trial.arguments["distances"]:
         columns += [_distances(found, trial, names) for names in trial.arguments["on"]]
-    return Counter(zip(*columns, strict=True))
+    return columns
 
 
 def _distances(found: pa.Table, trial: Trial, names: Any) -> list[Any]:
     """Distances as counts of the unit in which the columns are compared."""
     ours, theirs = (names, names) if isinstance(names, str) else names
     column = found[f"{ours}_distance"]
+    counts = _counts(column)
     if not pa.types.is_temporal(column.type):
-        return column.to_pylist()
-    stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
-    counts = pa.chunked_array([c.view(stored) for c in column.chunks], stored).to_pylist()
+        return counts
     types = {trial.tables["left"][ours].type, trial.tables["right"][theirs].type}
     day = 86_400 if types == {pa.date32()} and pa.types.is_duration(column.type) else 1
     return [None if count is None else count // day for count in counts]
+
+
+def _counts(column: pa.ChunkedArray) -> list[Any]:
+    """Numbers as they are, times as counts of their unit."""
+    if not pa.types.is_temporal(column.type):
+        return column.to_pylist()
+    stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    return pa.chunked_array([c.view(stored) for c in column.chunks], stored).to_pylist()
+
+
+def check_fixed(seed: int, budget: int = 0) -> bool:
+    """One fixed window join; whether it found anything.
+
+    It needs more than other joins do: a larger budget is taken where it is advised.
+    """
+    trial, chance = fixed_trial(seed), Random(f"route {seed}")
+    expected = trial.asked.answer()
+    sources = [source(chance, trial, side, may_stream=True) for side in ("left", "right")]
+    options = routed(chance)
+    if "materialize" in options:
+        options["schedule"] = chance.choice(SCHEDULES)
+        options["memory"] = max(budget, options["memory"])
+    with lowered(chance):
+        try:
+            found = matwin.fixed_window_join(*sources, **options, **trial.arguments).read_all()
+        except matwin.InputError as e:
+            assert trial.too_far and "does not fit duration" in str(e), (seed, e)
+            return False
+        except matwin.BudgetError as e:
+            assert e.smallest_bytes > options["memory"], (seed, e)
+            return check_fixed(seed, e.smallest_bytes)
+    rows = Counter(zip(_counts(found["evaluated_at"]), *_pair_columns(found, trial), strict=True))
+    assert rows == expected, seed
+    _check_text(found, ("left", "right"))
+    return bool(expected)
 
 
 def _check_text(found: pa.Table, sides: tuple[str, ...]) -> None:
@@ -180,6 +219,16 @@ def test_random_joins_of_two_sides(part: int) -> None:
         found += check_pairs(seed)
         tried()
     assert found > campaign(400, 16_000) // 4 // 4, "too few of these trials match anything"
+
+
+@pytest.mark.proof("random joins against an independent oracle")
+@pytest.mark.parametrize("part", range(2))
+def test_random_fixed_window_joins(part: int) -> None:
+    found = 0
+    for seed in range(part, campaign(100, 4_000), 2):
+        found += check_fixed(seed)
+        tried()
+    assert found > campaign(100, 4_000) // 2 // 4, "too few of these trials match anything"
 
 
 @pytest.mark.proof("random joins against an independent oracle")

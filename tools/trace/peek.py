@@ -116,7 +116,7 @@ def _shared(folder: Path, where: str) -> Iterator[None]:
         except BlockingIOError as e:
             found = unpack_owner(os.pread(descriptor, OWNER.size, 0))
             raise StoreError(
-                f"{where} is in use by process {found[0] if found else '?'}; "
+                f"{where} is in use by process {found.process if found else '?'}; "
                 "look at it when that has ended, or name a copy with --store"
             ) from e
         yield
