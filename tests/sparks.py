@@ -42,8 +42,11 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.executor.extraJavaOptions": JAVA,
     "spark.log.level": "ERROR",
+    # Whoever asks a killed executor for its blocks waits 5 s three times before it gives up.
+    "spark.shuffle.io.retryWait": "200ms",
     "spark.sql.session.timeZone": ZONE,
     "spark.sql.shuffle.partitions": "4",
+    "spark.task.maxFailures": "2",  # a new worker for each: what always fails has failed twice
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
