@@ -26,6 +26,7 @@ demo: env-demo ## See it work: a year of flights and the weather before each
 	@$(BIN)/matwin demo --output build/demo.html --overwrite $(ARGS)
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
+	$(if $(ARGS),,$(BIN)/python tests/warm.py)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)

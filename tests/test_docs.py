@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from sparks import DRIVER_JAVA
 
 from matwin.tools import cli
 
@@ -91,13 +92,13 @@ def readme_blocks() -> list[str]:
 @pytest.mark.spark
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not here")
 def test_the_readme_runs_on_spark(tmp_path: Path) -> None:
-    """Copied as it stands into a file of its own, with nothing set."""
+    """Copied as it stands into a file of its own, with nothing of Spark's or ours set."""
     (block,) = [block for block in readme_blocks() if "pyspark" in block]
     (tmp_path / "example.py").write_text(block)
     known = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     done = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, env=known, capture_output=True, text=True,
-        check=False,
+        [sys.executable, "example.py"], cwd=tmp_path, env=known | DRIVER_JAVA, capture_output=True,
+        text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "replication factor" in done.stdout

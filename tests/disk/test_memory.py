@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import FORMS, call_in_child, memory_limit, needs_root, resident
+from support import FORMS, call_in_child, campaign, memory_limit, needs_root, resident
 
 from matwin.storage import Store, Window
 
@@ -100,15 +100,16 @@ def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
 
 @needs_root
 def test_a_process_with_little_memory_finishes(tmp_path: Path) -> None:
-    """2.5 GB through a window of 0.64 GB, with a budget of 64 MiB, in 256 MB for everything,
-    the kernel's cache of files included."""
+    """1.2 GB through a window of 0.4 GB, with a budget of 64 MiB, in 256 MB for everything,
+    the kernel's cache of files included.  In the long form it is 2.5 GB through 0.64 GB."""
     budget, limit = 64 * 2**20, 256 * MB
+    total, live = campaign(1200, 2500) * MB, campaign(400, 640) * MB
     with memory_limit(limit) as group:
         told = call_in_child(
-            slide, str(tmp_path), "slab", budget, 2500 * MB, 640 * MB, 2, before=group.enter
+            slide, str(tmp_path), "slab", budget, total, live, 2, before=group.enter
         )
         assert group.read("memory.max_usage_in_bytes") <= limit
-    assert told["bytes_written"] > 2400 * MB
-    assert told["bytes_read"] > 2 * 500 * MB
+    assert told["bytes_written"] > 0.96 * total
+    assert told["bytes_read"] > 2 * 0.78 * live
     assert told["bytes_peak"] <= budget
     assert told["peak"] <= budget + 150 * MB, told

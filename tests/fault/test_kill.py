@@ -128,7 +128,7 @@ def kill_often(folder: str, durability: str, kills: int, seed: int) -> dict[str,
 @pytest.mark.proof("kill -9 while committing")
 @pytest.mark.parametrize(
     ("durability", "usual", "many"),
-    [("checkpoint", 120, 4000), ("checkpoint", 120, 4000), ("epoch", 60, 2000)],
+    [("checkpoint", 60, 4000), ("checkpoint", 60, 4000), ("epoch", 40, 2000)],
     ids=["checkpoint", "checkpoint again", "epoch"],
 )
 def test_kills(

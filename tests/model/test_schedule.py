@@ -223,7 +223,7 @@ def test_in_a_self_join_a_page_serves_both_sides() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_self_join_is_visited_whole(mode: str) -> None:
     """All with all: the last load alone completes hundreds of pairs."""
-    pages = 600
+    pages = 400
     for frames in (50, pages):
         schedule = plan([(0, pages)] * pages, frames=frames, mode=mode, is_self=True)
         assert sum(len(move.visits) for move in schedule.moves()) == pages**2

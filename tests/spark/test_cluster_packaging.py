@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sparks import needs_campaign, needs_spark
+from sparks import JAVA, needs_campaign, needs_spark
 
 import matwin
 
@@ -37,6 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS, WINDOW = 4000, 3
 MASTER = "local-cluster[1,2,1024]"  # one executor, two workers at a time
 CONF = {
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
     "spark.log.level": "ERROR",
     "spark.python.worker.reuse": "false",
     "spark.ui.enabled": "false",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sparks import frame, needs_spark, prepare, same
+from sparks import JAVA, frame, needs_spark, prepare, same
 from support import call_in_child
 
 import matwin
@@ -53,6 +53,7 @@ def joins() -> dict[str, Any]:
 
     session = (
         SparkSession.builder.remote("local[2]")
+        .config("spark.driver.extraJavaOptions", JAVA)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.log.level", "ERROR")
         .getOrCreate()

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from sparks import cluster, needs_spark, same
+from sparks import DRIVER_JAVA, cluster, needs_spark, same
 
 import matwin
 from matwin.storage.errors import InputError
@@ -258,6 +258,7 @@ def test_the_command_starts_spark_quietly_and_reads_times_from_csv(
     command = [sys.executable, "-c", call, "join", files[0], str(text), *ON, *SPARK]
     words = ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2", "--json"]
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    outside |= DRIVER_JAVA
     done = subprocess.run([*command, *words], capture_output=True, text=True, env=outside)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stderr)  # and nothing else: neither progress nor Java's chatter
