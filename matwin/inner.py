@@ -32,7 +32,6 @@ from .kernels.skyline import best_of_groups
 from .matched import Matched
 
 CHANGE = "change"
-SCORED_ROWS = 65_536
 Scored = tuple[Candidates, pa.RecordBatch]
 
 
@@ -69,8 +68,8 @@ def scored(join: Join) -> Iterator[pa.RecordBatch]:
 
     def finish(matched: Matched) -> Batches:
         found = matched.candidates
-        for start in range(0, len(found), SCORED_ROWS):
-            some = found.slice(start, start + SCORED_ROWS)
+        for start, limit in join.cuts(matched, found.probe, found.base):
+            some = found.slice(start, limit)
             rows = join.paired("left", matched, some.probe, some.base)
             scores = [pa.array(np.ascontiguousarray(column)) for column in some.keys.T]
             names = [*schema.names, *(f"score {i}" for i in range(len(scores)))]

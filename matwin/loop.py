@@ -128,10 +128,10 @@ class Loop:
                 self._move_to_pages("asked for")
             while not all(feed.is_done for feed in self._feeds.values()):
                 yield from self._read(on_rejected)
-                if self._is_step_due():
-                    yield from self._step()
                 if not self._has_room():
                     yield from self._made_room()
+                if self._is_step_due():
+                    yield from self._step()
             if self._store is None and not self._is_live and not self._is_slabbed:
                 self._report.decide("memory: everything fits, judged in one step")
             yield from self._step()
@@ -189,23 +189,37 @@ class Loop:
 
     def _has_room(self) -> bool:
         """Whether another portion fits the memory; pages make room by themselves."""
-        portion = self._limit // PORTION_SHARE
         if self._store is not None:
             return True
-        if any(windows.exceeds_offsets for windows in self._in_memory()):
+        if self._exceeds_offsets():
             return False
-        return self._memory_needed() + portion <= self._limit
+        # A portion is a sixteenth of the budget, or a single row.
+        row = self._need.row_bytes + 3 * self._block_bytes
+        row = sum((1 + windows.copies) * row for windows in self._in_memory())
+        return self._memory_needed() + max(self._limit // PORTION_SHARE, row) <= self._limit
 
     def _made_room(self) -> Iterator[Any]:
-        """A step to make room in memory; when it leaves little, on to pages."""
+        """A step to make room in memory, if judging fits; when it leaves little, on to pages."""
         self._look_for_order()
-        yield from self._step()
-        is_large = any(windows.exceeds_offsets for windows in self._in_memory())
-        if is_large or self._memory_needed() > self._limit // 2:
+        if self._memory_needed() <= self._limit:
+            yield from self._step()
+        if self._pays_on_pages():
             self._move_to_pages("the windows do not fit the memory")
         elif not self._is_live:
             self._is_slabbed = True
             self._report.decide("memory: slab by slab, what is final makes room for what comes")
+
+    def _pays_on_pages(self) -> bool:
+        """Whether memory is more than half full after a step: the next one would come soon.  Rows
+        that are too wide for pages stay as long as there is room for another."""
+        if self._exceeds_offsets():
+            return True
+        if not self._need.fits_pages and self._has_room():
+            return False
+        return self._memory_needed() > self._limit // 2
+
+    def _exceeds_offsets(self) -> bool:
+        return any(windows.exceeds_offsets for windows in self._in_memory())
 
     def _memory_needed(self) -> int:
         """What the windows in memory take, judging and output included."""
@@ -215,7 +229,6 @@ class Loop:
         held += max((w.judge_bytes + w.output_bytes for w in everyone), default=0)
         # What a direction has judged is another's base, with notes.
         held += sum(2 * d.after.held_bytes for d in self._directions if d.after)
-        self._report.peak_bytes = max(self._report.peak_bytes, held)
         return held
 
     def _in_memory(self) -> Iterator[MemoryDirection]:
@@ -234,6 +247,8 @@ class Loop:
 
     def _step(self) -> Iterator[Any]:
         """Judge what is final, then drop what nobody needs."""
+        if self._store is None:
+            self._count(self._memory_needed())
         for direction in self._directions:
             probe, base = self._frontiers(direction)
             last = direction.finality.final_upto(base)
@@ -306,7 +321,12 @@ class Loop:
         counters, (reads, writes) = self._store.pool.counters, self._pages_before
         self._report.pages_read = reads + counters.reads
         self._report.pages_written = writes + counters.writes
-        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+        self._count(counters.bytes_peak)
+
+    def _count(self, size: int) -> None:
+        """Note what is counted against the budget now."""
+        assert size <= self._limit, (size, self._limit)
+        self._report.peak_bytes = max(self._report.peak_bytes, size)
 
     def _tell(self, *, always: bool = False) -> None:
         """Look at the process and call the progress function, about ten times a second."""

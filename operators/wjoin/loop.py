@@ -141,10 +141,13 @@ class WindowLoop:
         self._started[number] = self._started[number] or began
         if portion is not None:
             self._need.see(portion.rows)
+            if not self._has_room(self._growth(portion.rows.num_rows, portion.size)):
+                yield from self._move_to_pages("the windows do not fit the memory")
             yield from self._engine.take(number, portion.rows, portion.size)
+            self._count_memory()
         yield from self._engine.advance(self._needed(), self._upto())
         yield from self._step_if_due()
-        if not self._has_room():
+        if not self._has_room_for_more():
             yield from self._made_room()
         if portion is not None:
             self._note(number, began)
@@ -183,7 +186,11 @@ class WindowLoop:
     def _rows_at_a_time(self, rows: int, size: int) -> int:
         """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
         share = self._options.budget_bytes // PORTION_SHARE
-        return max(1, share * rows // max(3 * (size + rows * 2 * BYTES_PER_ROW), 1))
+        return max(1, share * rows // max(self._growth(rows, size), 1))
+
+    def _growth(self, rows: int, size: int) -> int:
+        """What so many rows of `size` bytes take in memory, sorting and arrays included."""
+        return 3 * (size + rows * 2 * BYTES_PER_ROW)
 
     def _frontiers(self) -> list[int]:
         return [feed.frontier for feed in self._feeds]
@@ -215,14 +222,25 @@ class WindowLoop:
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────
 
-    def _has_room(self) -> bool:
-        """Whether another portion fits the memory; pages make room by themselves."""
+    def _has_room(self, more: int) -> bool:
+        """Whether so much more fits the memory; pages make room by themselves."""
         if isinstance(self._engine, LivePages | GatheredPages):
             return True
-        needed = self._engine.needed_bytes
-        unused = self._output.share_bytes - self._output.used_bytes
-        self._report.peak_bytes = max(self._report.peak_bytes, needed - unused)
-        return needed + self._options.budget_bytes // PORTION_SHARE <= self._options.budget_bytes
+        return self._engine.needed_bytes + more <= self._options.budget_bytes
+
+    def _has_room_for_more(self) -> bool:
+        """Whether another portion fits: a sixteenth of the budget, or a single row."""
+        row = self._growth(1, self._need.row_bytes)
+        return self._has_room(max(self._options.budget_bytes // PORTION_SHARE, row))
+
+    def _count_memory(self) -> None:
+        """Note what an engine in memory takes now; a store counts its own."""
+        if not isinstance(self._engine, LivePages | GatheredPages):
+            self._count(self._engine.held_bytes + self._output.used_bytes)
+
+    def _count(self, size: int) -> None:
+        assert size <= self._options.budget_bytes, (size, self._options.budget_bytes)
+        self._report.peak_bytes = max(self._report.peak_bytes, size)
 
     def _made_room(self) -> Iterator[pa.RecordBatch]:
         """A step, if the engine makes steps; when that leaves little room, on to pages."""
@@ -232,9 +250,16 @@ class WindowLoop:
             if all(f > INT64_MIN for f in self._frontiers()):
                 yield from self._step()
         assert not isinstance(engine, LivePages | GatheredPages)
-        if isinstance(engine, Slabs) and engine.needed_bytes <= self._options.budget_bytes // 2:
+        if isinstance(engine, Slabs) and not self._pays_on_pages(engine):
             return
         yield from self._move_to_pages("the windows do not fit the memory")
+
+    def _pays_on_pages(self, engine: Slabs) -> bool:
+        """Whether memory is more than half full after a step: the next one would come soon.  Rows
+        that are too wide for pages stay as long as there is room for another."""
+        if not self._need.fits_pages and self._has_room_for_more():
+            return False
+        return engine.needed_bytes > self._options.budget_bytes // 2
 
     def _look_for_order(self) -> None:
         """Find out whether sources of undeclared order are sorted, unless one is surely not."""
@@ -307,6 +332,8 @@ class WindowLoop:
         engine = self._engine
         assert isinstance(engine, Slabs | LivePages | GatheredPages)
         self._report.steps += 1
+        if isinstance(engine, Slabs):  # sorts, and makes output
+            self._count(engine.needed_bytes)
         yield from engine.step(self._needed())
         if isinstance(engine, GatheredPages):
             self._report.decide(f"at the end: {engine.joined}")
@@ -319,7 +346,6 @@ class WindowLoop:
         """What was waiting."""
         yield from self._engine.advance(self._needed(), DONE)
         if isinstance(self._engine, Slabs | LivePages | GatheredPages):
-            self._has_room()
             yield from self._step()
 
     def _announced(self, error: BudgetError) -> BudgetError:
@@ -341,7 +367,7 @@ class WindowLoop:
             return
         counters = self._store.pool.counters
         self._report.pages_read, self._report.pages_written = counters.reads, counters.writes
-        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+        self._count(counters.bytes_peak)
 
     def _tell(self, *, always: bool = False) -> None:
         """Look at the process and call the progress function, about ten times a second."""

@@ -50,6 +50,11 @@ class Slabs:
         self.new = [MemoryPart(b) for b in blocks]
 
     @property
+    def held_bytes(self) -> int:
+        """What the rows take."""
+        return sum(part.held_bytes for part in (*self.old, *self.new))
+
+    @property
     def needed_bytes(self) -> int:
         """What the rows take, and sorting the largest part, and output."""
         return needed_bytes([*self.old, *self.new]) + self._output.share_bytes
