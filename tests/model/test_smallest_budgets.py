@@ -8,6 +8,7 @@ nested loop).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from questions import as_bag
 from support import campaign
 
 import matwin
+from matwin import inner
 from matwin.need import widest
 from matwin.report import Report
 from matwin.storage import BudgetError, Store
@@ -60,14 +62,14 @@ def table(random: np.random.Generator, rows: int, span: int, width: str, order: 
     return pa.table(columns)
 
 
-def as_source(rows: pa.Table, kind: str, order: str, span: int) -> Any:
+def as_source(rows: pa.Table, kind: str, order: str, span: int, batch: int = 200) -> Any:
     if kind == "reader":
         return rows.to_reader(100)
     if kind == "table":
         return rows
     promise = matwin.Sorted() if order == "sorted" else matwin.Lateness(span)
     if kind == "live":
-        return matwin.stream(iter(rows.to_batches(200)), schema=rows.schema, order=promise)
+        return matwin.stream(iter(rows.to_batches(batch)), schema=rows.schema, order=promise)
     return matwin.stream(rows, order=promise)
 
 
@@ -243,6 +245,60 @@ def window_join(random: np.random.Generator) -> Callable[[int], Any]:
         return within(budget, found, report)
 
     return run
+
+
+def rounded(one: Any, other: Any) -> bool | None:
+    """Pairs by how far apart they are, in tenths."""
+    a, b = (round(10 * abs(left - right)) for left, right in (one, other))
+    return a <= b
+
+
+def champions(random: np.random.Generator, form: str) -> Callable[[int], Any]:
+    """The best pairs of all, of sources that can be read once, as a function of the budget."""
+    width, order = str(random.choice(WIDTHS)), str(random.choice(("sorted", "unsorted")))
+    left, right = (table(random, int(n), 300, width, order) for n in random.integers(20, 150, 2))
+    kind = str(random.choice(("reader", "live" if width in ("none", "same") else "stream")))
+    options: dict[str, Any] = {"emit": "updates" if "updates" in form else "final"}
+    if "box" in form:
+        options["orders"] = {"x": matwin.partial_order(rounded)}
+    on = {"t": int(random.choice((5, 40))), "x": float(random.choice((0.1, 0.5)))}
+
+    def run(budget: int) -> Any:
+        report = Report()
+        sources = [as_source(rows, kind, order, 300, batch=10) for rows in (left, right)]
+        found = matwin.bestmatch_join(
+            *sources, on=on, how="inner", memory=budget, page_size=PAGE, report=report, **options
+        )
+        return (
+            settled(within(budget, found, report))
+            if "updates" in form
+            else within(budget, found, report)
+        )
+
+    return run
+
+
+def settled(bag: Counter[Any]) -> Counter[Any]:
+    """What was added and not withdrawn."""
+    rows: Counter[Any] = Counter()
+    for row, count in bag.items():
+        rows[row[:-1]] += count if row[-1] == "added" else -count
+    assert all(count >= 0 for count in rows.values())
+    return +rows
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(6, 500), deadline=None)
+@given(
+    seed=st.integers(0, 2**32), budget=budgets, share=st.sampled_from([32, 1000, 10**9]),
+    form=st.sampled_from(["updates", "box", "box updates", "final"])
+)  # fmt: skip
+def test_best_pairs_of_all(seed: int, budget: int, share: int, form: str) -> None:
+    """Pairs that are kept go to a file, and are compared by places or with one another, instead of
+    refusing a budget by a guess."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inner, "KEPT_SHARE", share)
+        works_or_says_what_does(champions(np.random.default_rng(seed), form), budget)
 
 
 @pytest.mark.parametrize("kind", ["string", "string_view", "dictionary", "runs", "struct", "list"])
