@@ -109,7 +109,8 @@ def _inner(
     question: Question, left: Source, right: Source, options: Options, emit: str
 ) -> pa.RecordBatchReader:
     join = Join(question, left, right, options)
-    if emit == "final" and left.is_repeatable and right.is_repeatable:
+    is_repeatable = left.is_repeatable and right.is_repeatable
+    if emit == "final" and is_repeatable and not has_black_boxes(question):
         first = Join(question, left, right, replace(options, progress=None), report=Report())
         return join.reader(_twice(first, join))
     champions = Champions(join, emit)

@@ -16,7 +16,7 @@ Invariant: candidates ascend by probe row, and a probe row's are complete within
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,6 +116,33 @@ class Contest:
         """What no pairs at all have for black boxes to compare."""
         return tuple(np.empty(0, object) for _ in self._compares)
 
+    def box_columns(
+        self, found: Candidates, probe_rows: pa.RecordBatch, base_rows: pa.RecordBatch,
+        stored: tuple[tuple[str | None, ...], tuple[str | None, ...]],
+    ) -> list[pa.Array]:  # fmt: skip
+        """What black boxes compare, as columns: the probe's and the base's values for each."""
+        columns = []
+        for at, attribute in enumerate(self._question.attributes):
+            if isinstance(attribute.order, Subset | PartialOrder):
+                names = [s[at] or getattr(attribute, which) for s, which in self._sides(stored)]
+                columns.append(probe_rows.column(names[0]).take(pa.array(found.probe)))
+                columns.append(base_rows.column(names[1]).take(pa.array(found.base)))
+        return columns
+
+    def boxes_of(self, columns: Sequence[pa.Array]) -> tuple[Values, ...]:
+        """What black boxes compare, from its columns."""
+        orders = [a.order for a in self._question.attributes]
+        boxed = [order for order in orders if isinstance(order, Subset | PartialOrder)]
+        values = [_values_of(column) for column in columns]
+        return tuple(
+            self._box(order, *pair)
+            for order, pair in zip(boxed, zip(values[::2], values[1::2], strict=True), strict=True)
+        )
+
+    def _box(self, order: Order, probe: Values, base: Values) -> Values:
+        left, right = (base, probe) if self._is_swapped else (probe, base)
+        return _common(left, right) if isinstance(order, Subset) else _tuples(left, right)
+
     def evaluated(
         self, found: Candidates, probe_rows: pa.RecordBatch, base_rows: pa.RecordBatch,
         stored: tuple[tuple[str | None, ...], tuple[str | None, ...]],
@@ -128,10 +155,8 @@ class Contest:
             b = _values(base_rows, names[1], found.base)
             left, right = (b, a) if self._is_swapped else (a, b)
             order = attribute.order
-            if isinstance(order, Subset):
-                boxes.append(_common(left, right))
-            elif isinstance(order, PartialOrder):
-                boxes.append(_tuples(left, right))
+            if isinstance(order, Subset | PartialOrder):
+                boxes.append(self._box(order, a, b))
             elif isinstance(order, Minimize):
                 key, rest = self._functions[attribute.name].keys(left, right)
                 keys.append(key)
@@ -251,9 +276,14 @@ def _values(rows: pa.RecordBatch, name: str, at: Int64s) -> Values:
     column = rows.column(name)
     if is_numeric(column.type):
         return comparable(column)[0][at]
-    taken = column.take(pa.array(at))
-    found = np.empty(len(taken), object)
-    found[:] = taken.to_pylist()
+    return _values_of(column.take(pa.array(at)))
+
+
+def _values_of(column: pa.Array) -> Values:
+    if is_numeric(column.type):
+        return comparable(column)[0]
+    found = np.empty(len(column), object)
+    found[:] = column.to_pylist()
     return found
 
 

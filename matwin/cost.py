@@ -39,6 +39,7 @@ class Work:
     needed_bytes: float
     """What joining all of it in memory takes."""
     budget_bytes: int
+    page_bytes: int
     is_sorted: bool | None
     """Whether all inputs are known to be sorted; None: nobody has said so."""
     is_live: bool = False
@@ -67,9 +68,14 @@ def estimates(work: Work, plan: Plan | None, chunk_bytes: float) -> list[Estimat
         Estimate("memory", in_memory, fits and not work.is_live, told),
         Estimate("slabs", in_memory, work.is_sorted is not False and not fits, why),
         _of_parts(work, plan, chunk_bytes),
-        Estimate("walk", work.rows * WALK_ROW_SECONDS + 2 * work.size * BYTE_SECONDS, True,
-                 "windows on pages, read by a schedule"),
-    ]  # fmt: skip
+        Estimate("walk", _walk_seconds(work), True, "windows on pages, read by a schedule"),
+    ]
+
+
+def _walk_seconds(work: Work) -> float:
+    """Runs are written and read, merged into windows, and those are read: four times each page."""
+    moved = 2 * work.size * BYTE_SECONDS + 4 * work.size / work.page_bytes * PAGE_SECONDS
+    return work.rows * WALK_ROW_SECONDS + moved
 
 
 def _of_parts(work: Work, plan: Plan | None, chunk_bytes: float) -> Estimate:

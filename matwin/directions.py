@@ -128,13 +128,18 @@ class Directions:
         self.is_untouched = True
         keeps_rows = directions[0].keeps_rows
         block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
-        self._copies = 1 if keeps_rows else 3
+        self._keeps_rows = keeps_rows
         self._row_bytes = block_bytes + (SORTING_BYTES if keeps_rows else 8)
 
     @property
     def needed_bytes(self) -> int:
         """What the windows in memory take, judging and output included."""
         return self._needed([1.0] * len(self.directions))
+
+    @property
+    def counted_bytes(self) -> int:
+        """What a step takes."""
+        return self.needed_bytes
 
     def kept_bytes(self, frontiers: Sequence[int]) -> int:
         """What would be needed after a step."""
@@ -165,8 +170,10 @@ class Directions:
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes: in memory its copies and arrays too, a store counts its own."""
-        each = size if self.makes_room else self._copies * (size + rows * self._row_bytes)
-        return each * len(self.directions)
+        if self.makes_room:
+            return size * len(self.directions)
+        copies = 0 if self._keeps_rows else max(d.windows.copies for d in self.directions)
+        return (1 + copies) * (size + rows * self._row_bytes) * len(self.directions)
 
     def take(self, feed: int, portion: Portion) -> Iterator[Any]:
         """Append rows to the windows."""

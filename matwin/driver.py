@@ -45,10 +45,10 @@ from .feed import Feed, items_of
 from .inbox import Bell, Inbox
 from .options import Options
 from .paged import TooManyTies
-from .parts import Parts
+from .parts import Parts, Room
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
-from .shares import PORTION_SHARE, ReadShare
+from .shares import PORTION_SHARE, WALK_ROOM, ReadShare
 from .sources import Source
 from .streams import Stream
 from .watch import ProcessWatch
@@ -56,6 +56,7 @@ from .ways import Ways, ways_of
 
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
+FEW_ROWS = 8
 
 
 class Driver:
@@ -120,10 +121,10 @@ class Driver:
         number = self._next()
         if number is not None:
             yield from self._read(number)
+        if self._memory is not None and not self._has_room(self._memory, self._portion_bytes()):
+            yield from self._made_room(self._memory)
         if self._is_step_due(is_idle=number is None):
             yield from self._step()
-        if self._memory is not None and not self._has_room(self._memory):
-            yield from self._made_room(self._memory)
         self._tell()
 
     def _read(self, number: int) -> Iterator[Any]:
@@ -138,6 +139,9 @@ class Driver:
         began = time.monotonic()
         self._joining.need.see(portion.rows)
         self._new_bytes += portion.size
+        weight = self._engine.weight(portion.rows.num_rows, portion.size)
+        if self._memory is not None and not self._has_room(self._memory, weight):
+            yield from self._made_room(self._memory)  # a row that is wider than those before
         yield from self._engine.take(number, portion)
         if portion.rejected is not None:
             yield from self._joining.rejected(number, portion.rejected)
@@ -205,6 +209,8 @@ class Driver:
     def _step(self) -> Iterator[Any]:
         self._new_bytes = 0
         self._has_news = False
+        if self._memory is not None:
+            self._count(self._memory.counted_bytes)
         for result in self._engine.advance(self._frontiers()):
             yield result
             self._tell()
@@ -215,10 +221,8 @@ class Driver:
 
     def _end(self) -> Iterator[Any]:
         """What was waiting for the end."""
-        if self._memory is not None:
-            self._has_room(self._memory)  # counts what is there
-            if not self._report.decisions:
-                self._report.decide("memory: everything fits, judged in one step")
+        if self._memory is not None and not self._report.decisions:
+            self._report.decide("memory: everything fits, judged in one step")
         yield from self._step()
 
     def _frontiers(self) -> list[int]:
@@ -226,23 +230,36 @@ class Driver:
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────
 
-    def _has_room(self, engine: MemoryEngine) -> bool:
-        """Whether another portion fits the memory."""
-        needed, budget = engine.needed_bytes, self._options.budget_bytes
-        self._report.peak_bytes = max(self._report.peak_bytes, min(needed, budget))
-        return not engine.exceeds_offsets and needed + budget // PORTION_SHARE <= budget
+    def _has_room(self, engine: MemoryEngine, more: int) -> bool:
+        """Whether so much more fits the memory."""
+        return not engine.exceeds_offsets and self._stays_below(engine.needed_bytes + more, 1)
+
+    def _stays_below(self, size: int, part: int) -> bool:
+        return size <= self._options.budget_bytes // part
+
+    def _portion_bytes(self) -> int:
+        """What the next portion takes: a sixteenth of the budget, or a single row."""
+        row = self._engine.weight(1, self._joining.need.row_bytes)
+        return max(self._options.budget_bytes // PORTION_SHARE, row)
 
     def _made_room(self, engine: MemoryEngine) -> Iterator[Any]:
-        """A step to make room in memory; where it would leave little, on to pages."""
+        """A step to make room in memory, if it fits; where it would leave little, on to pages."""
         self._look_for_order()
-        half = self._options.budget_bytes // 2
-        if self._is_live or engine.kept_bytes(self._frontiers()) <= half:
+        kept = engine.kept_bytes(self._frontiers())
+        if self._stays_below(engine.needed_bytes, 1) and (self._is_live or self._pays(kept)):
             yield from self._step()
-        if engine.needed_bytes > half or engine.exceeds_offsets:
-            if not self._moved_to_parts(engine):
-                yield from self._move_to_pages("the windows do not fit the memory")
-        elif not self._is_live:
-            self._report.decide("memory: slab by slab, what is final makes room for what comes")
+        if not engine.exceeds_offsets and self._pays(engine.needed_bytes):
+            if not self._is_live:
+                self._report.decide("memory: slab by slab, what is final makes room for what comes")
+        elif not self._moved_to_parts(engine):
+            yield from self._move_to_pages("the windows do not fit the memory")
+
+    def _pays(self, needed: int) -> bool:
+        """Whether it pays to stay in memory: half of it is free, or the next step would come soon.
+        Rows that are too wide for pages stay as long as there is room for another."""
+        if not self._joining.need.fits_pages():
+            return self._stays_below(needed + self._portion_bytes(), 1)
+        return self._stays_below(needed, 2)
 
     def _look_for_order(self) -> None:
         """Find out whether sources of undeclared order are sorted, unless one is surely not."""
@@ -255,7 +272,7 @@ class Driver:
 
     def _moved_to_parts(self, engine: MemoryEngine) -> bool:
         """Divide all rows, where nothing has been joined yet and that costs less than a walk."""
-        if self._is_live or not engine.is_untouched:
+        if self._is_live or not engine.is_untouched or not self._rows_fit_parts():
             return False
         ways = self._ways(engine)
         if ways.division is None or not ways.prefers_parts:
@@ -268,6 +285,12 @@ class Driver:
             parts.gather(feed, batch)
         pa.default_memory_pool().release_unused()
         return True
+
+    def _rows_fit_parts(self) -> bool:
+        """Whether a part has room for a few of the widest rows."""
+        room = Room.of(self._options)
+        row = self._joining.in_part(room.output_bytes).weight(1, self._joining.need.row_bytes)
+        return FEW_ROWS * row <= room.part_bytes
 
     def _ways(self, engine: MemoryEngine) -> Ways:
         """What the ways beyond memory cost, by the rows that have been read."""
@@ -304,7 +327,8 @@ class Driver:
         for feed in self._feeds:
             if not feed.is_live:
                 need.see_rest(feed.rest())
-        return need.announced(error, has_ties=isinstance(error, TooManyTies))
+        share = WALK_ROOM if isinstance(self._engine, Parts) else 1.0
+        return need.announced(error, has_ties=isinstance(error, TooManyTies), share=share)
 
     def _close(self) -> None:
         for inbox in self._inboxes.values():
@@ -318,7 +342,12 @@ class Driver:
         counters, (reads, writes) = self._store.pool.counters, self._pages_before
         self._report.pages_read = reads + counters.reads
         self._report.pages_written = writes + counters.writes
-        self._report.peak_bytes = max(self._report.peak_bytes, counters.bytes_peak)
+        self._count(counters.bytes_peak)
+
+    def _count(self, size: int) -> None:
+        """Note what is counted against the budget now."""
+        assert size <= self._options.budget_bytes, (size, self._options.budget_bytes)
+        self._report.peak_bytes = max(self._report.peak_bytes, size)
 
     def _tell(self, *, always: bool = False) -> None:
         """Look at the process and call the progress function, about ten times a second."""

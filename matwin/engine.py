@@ -62,6 +62,10 @@ class MemoryEngine(Engine, Protocol):
     def held_bytes(self) -> int:
         """What the rows take."""
 
+    @property
+    def counted_bytes(self) -> int:
+        """What is counted against the budget at a step."""
+
     def rows_of(self, feed: int) -> list[pa.RecordBatch]:
         """The rows of a feed, while they are untouched."""
 

@@ -118,13 +118,18 @@ class Feed:
         if isinstance(item, Punctuation):
             self._frontier.punctuate(punctuation_key(item.upto, self._field))
             return None
-        size = item.nbytes if item.schema.equals(self.side.schema) else plain_bytes(item)
-        rows = rows_at_a_time(item.num_rows, size)
-        if rows < item.num_rows:
-            self._rest = item.slice(rows)
-            size = size * rows // item.num_rows
-            item = item.slice(0, rows)
-        return self._portion(item, size + column_bytes(item.num_columns))
+        part, size = item, self._bytes_of(item)
+        # Measured again: the first rows may be far wider than the others.
+        while (rows := rows_at_a_time(part.num_rows, size)) < part.num_rows:
+            part = part.slice(0, rows)
+            size = self._bytes_of(part)
+        if part.num_rows < item.num_rows:
+            self._rest = item.slice(part.num_rows)
+        return self._portion(part, size + column_bytes(item.num_columns))
+
+    def _bytes_of(self, rows: pa.RecordBatch) -> int:
+        """What rows take once their values are plain."""
+        return int(rows.nbytes) if rows.schema.equals(self.side.schema) else plain_bytes(rows)
 
     def rest(self) -> Items:
         """What has not been read yet, as it comes, for whoever only looks at it."""

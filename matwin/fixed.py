@@ -120,9 +120,9 @@ class Evaluation:
         self._sources = {name: source.within(share) for name, source in sources.items()}
         self._last_evaluated: int | None = None
         self._items = {name: items_of(source) for name, source in self._sources.items()}
-        sides = {name: Side.of(asked, name) for name in ("left", "right")}
+        self._asked = {name: Side.of(asked, name) for name in ("left", "right")}
         self._need = WalkNeed(  # windows, and two more while sources are sorted
-            [Judge(asked, sides, name, "best") for name in sides],
+            [Judge(asked, self._asked, name, "best") for name in self._asked],
             budget_bytes=options.budget_bytes // 2, page_bytes=options.page_bytes,
         )  # fmt: skip
         self._pages_before = (0, 0)
@@ -172,6 +172,7 @@ class Evaluation:
                 for other in feeds:
                     other.is_silent = False
             if portion is not None:
+                self._count_rejected(feed, portion.rows)
                 windows[feed.side.name].append(portion.rows)
                 more = np.union1d(waiting, portion.keys)
                 store.pool.take(more.nbytes - waiting.nbytes)
@@ -181,6 +182,13 @@ class Evaluation:
             yield from waiting[:count].tolist()
             store.pool.give_back(8 * count)
             waiting = waiting[count:].copy()
+
+    def _count_rejected(self, feed: Feed, rows: pa.RecordBatch) -> None:
+        """A feed rejects rows without a time.  Others that can match nothing are in the windows,
+        where they may come out unmatched, and are counted when they come, not at every join."""
+        rejected = self._asked[feed.side.name].rejected(rows)
+        feed.report.used -= rejected
+        feed.report.rejected += rejected
 
     def _feed(self, store: Store, name: str) -> Feed:
         source = self._sources[name]

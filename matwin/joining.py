@@ -35,13 +35,12 @@ from .question import Question
 from .report import Report, SideReport
 from .shares import OUTPUT_SHARE
 from .side import Side, own_rows
+from .sizes import bytes_at, cuts
 from .sources import Source, check_trace
 from .streams import Stream
 
 Batches = Iterable[pa.RecordBatch]
 MakeDirections = Callable[[Means], Sequence[Direction]]
-FEW_ROWS = 256
-"""As many output rows are made in one go, however wide they are."""
 
 
 class Join:
@@ -122,19 +121,13 @@ class Join:
     def portions(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
     ) -> Iterable[pa.RecordBatch]:
-        """Output rows of pairs, in batches that take an eighth of the output's share.
-
-        The first is made at once, by whoever judged; the others, which there are only where rows
-        are wide or have very many partners, when they are asked for.
-        """
+        """Output rows of pairs, in batches that take a quarter of the output's share."""
         if self.is_divided:
             probe_at, base_at = self._owned(probe, matched, probe_at, base_at)
-        size = self._batch_rows(matched) if len(probe_at) > FEW_ROWS else FEW_ROWS
-        rest = (
-            self.paired(probe, matched, probe_at[at : at + size], base_at[at : at + size])
-            for at in range(size, len(probe_at), size)
+        return _batches(
+            self.cuts(matched, probe_at, base_at),
+            lambda a, b: self.paired(probe, matched, probe_at[a:b], base_at[a:b]),
         )
-        return chain([self.paired(probe, matched, probe_at[:size], base_at[:size])], rest)
 
     def _owned(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
@@ -145,12 +138,15 @@ class Join:
         own = own_rows(rows)[at]
         return probe_at[own], base_at[own]
 
-    def _batch_rows(self, matched: Matched) -> int:
-        width = sum(
-            rows.nbytes // max(rows.num_rows, 1) for rows in (matched.probe_rows, matched.base_rows)
-        )
-        share = self.options.budget_bytes // OUTPUT_SHARE // 4
-        return max(1, min(BATCH_ROWS, int(share // max(width, 1))))
+    def cuts(self, matched: Matched, probe_at: Int64s, base_at: Int64s) -> list[tuple[int, int]]:
+        """Pairs in stretches that take a quarter of the output's share, however wide the rows are
+        that have many partners."""
+        widths = bytes_at(matched.probe_rows, probe_at) + bytes_at(matched.base_rows, base_at)
+        return cuts(widths, len(probe_at), self._batch_bytes, BATCH_ROWS)
+
+    @property
+    def _batch_bytes(self) -> int:
+        return self.options.budget_bytes // OUTPUT_SHARE // 4
 
     def paired(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
@@ -164,10 +160,10 @@ class Join:
         """Rows of one side without a partner."""
         if self.is_divided:
             at = at[own_rows(rows)[at]]
-        return [
-            self.output.unmatched(side, rows.take(pa.array(at[start : start + BATCH_ROWS])))
-            for start in range(0, len(at), BATCH_ROWS)
-        ]
+        return _batches(
+            cuts(bytes_at(rows, at), len(at), self._batch_bytes, BATCH_ROWS),
+            lambda a, b: self.output.unmatched(side, rows.take(pa.array(at[a:b]))),
+        )
 
     def reader(
         self, results: Generator[Batches], schema: pa.Schema | None = None
@@ -184,6 +180,16 @@ class Join:
                     check_rows_out(self.report, self.options)
                     if batch.num_rows:
                         yield batch
+
+
+def _batches(
+    cuts: list[tuple[int, int]], made: Callable[[int, int], pa.RecordBatch]
+) -> Iterable[pa.RecordBatch]:
+    """The batches of all stretches.  The first is made at once, by whoever judged; the others,
+    which there are only where rows are wide or have very many partners, when they are asked for."""
+    if not cuts:
+        return ()
+    return chain([made(*cuts[0])], (made(*cut) for cut in cuts[1:]))
 
 
 @dataclass

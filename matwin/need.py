@@ -43,7 +43,8 @@ class Need(ABC):
     def __init__(self, *, budget_bytes: int, page_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         self._page_bytes = page_bytes
-        self._row_bytes = 0
+        self.row_bytes = 0
+        """What the widest row so far takes."""
         self._rows = 0
 
     @abstractmethod
@@ -53,7 +54,7 @@ class Need(ABC):
     def see(self, batch: pa.RecordBatch) -> None:
         """Look at rows."""
         self._rows += batch.num_rows
-        self._row_bytes = max(self._row_bytes, widest(batch))
+        self.row_bytes = max(self.row_bytes, widest(batch))
 
     def see_rest(self, items: Iterable[Any]) -> None:
         """Look at rows that nobody will join any more; whatever is wrong with them is no matter."""
@@ -65,12 +66,17 @@ class Need(ABC):
     @property
     def _row_max(self) -> int:
         """The widest row as it is stored."""
-        return self._row_bytes + HIDDEN_BYTES
+        return self.row_bytes + HIDDEN_BYTES
 
-    def announced(self, error: BudgetError, *, has_ties: bool) -> BudgetError:
-        """The error with the smallest budget that works for all these rows."""
-        ties = self._rows if has_ties or self._smallest(0) <= self._budget_bytes else 0
-        smallest = max(self._smallest(ties), error.smallest_bytes)
+    def fits_pages(self) -> bool:
+        """Whether the rows so far, none of which has too many ties, fit pages in this budget."""
+        return self._smallest(0) <= self._budget_bytes
+
+    def announced(self, error: BudgetError, *, has_ties: bool, share: float = 1.0) -> BudgetError:
+        """The error with the smallest budget that works for all these rows; pages have a `share` of
+        it."""
+        ties = self._rows if has_ties or self.fits_pages() else 0
+        smallest = int(max(self._smallest(ties), error.smallest_bytes) / share)
         if smallest <= error.smallest_bytes:
             return error
         told = f"for all rows, give at least {format_size(smallest)} ({smallest} bytes)"

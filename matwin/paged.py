@@ -40,8 +40,11 @@ from .judge import Found, Judge
 from .matched import Finish, Matched, Result, unmatched_rows
 from .paging import Shares, blocks_of_pages, planned
 from .report import Report
+from .sizes import cuts
 
 ROW_BITS = 32
+GATHER_SHARE = 32
+"""Base rows of found pairs are gathered a thirty-second of the budget at a time."""
 _Task = tuple[int, int, int]  # a probe page, and which of its rows
 
 
@@ -161,6 +164,7 @@ class _Step(Generic[Result]):
         self._finish = finish
         self._open: dict[int, _Open] = {}
         self._partial_bytes = 0
+        self._widths = np.array([-(-ref.size // ref.rows) for ref in bases], np.int64)
         self._base_numbers = {ref.page_id: number for number, ref in enumerate(bases)}
         base_schema = pa.schema(
             [self._judge.base.side.stored.field(n) for n in _page_names(direction.base)]
@@ -341,19 +345,26 @@ class _Step(Generic[Result]):
         """Survivors with their base rows, a portion at a time."""
         order = np.lexsort((found.base, found.probe))  # whatever the schedule was
         none = np.empty(0, np.int64)
-        probes = found.probe[order]
-        start = 0
-        while start < len(order):
-            # Whole probe rows: what a row has found is handed over at once.
-            limit = start + min(self._shares.capacity, len(order) - start)
-            limit = int(np.searchsorted(probes, probes[limit - 1], "right"))
-            part, start = found.take(order[start:limit]), limit
+        for start, limit in self._portions(found.probe[order], found.base[order]):
+            part = found.take(order[start:limit])
             base_rows, at = self._base_rows(part.base)
             candidates = Candidates(part.probe, at, part.keys, part.boxes)
             yield self._finish(Matched(rows, base_rows, candidates, none))
 
+    def _portions(self, probes: Int64s, places: Int64s) -> list[tuple[int, int]]:
+        """Stretches of pairs whose base rows take a batch's share.  Whole probe rows where they are
+        handed on, with a note of all that they have found."""
+        share = self._pool.budget_bytes // GATHER_SHARE
+        portions = cuts(self._widths[places >> ROW_BITS], len(places), share, self._shares.capacity)
+        if self._direction.feeds is None:
+            return portions
+        ends = np.array([probes[limit - 1] for _, limit in portions])
+        limits = np.unique(np.searchsorted(probes, ends, "right")).tolist()
+        return list(zip([0, *limits], limits, strict=False))
+
     def _base_rows(self, places: Int64s) -> tuple[pa.RecordBatch, Int64s]:
-        """The base rows at these places, and where each of them now is."""
+        """The base rows at these places, each once, and where those of each pair now are."""
+        places, back = np.unique(places, return_inverse=True)
         pages = places >> ROW_BITS
         order = np.argsort(pages, kind="stable")
         parts = []
@@ -365,7 +376,7 @@ class _Step(Generic[Result]):
                 parts.append(page.batch.take(pa.array(places[these] & ((1 << ROW_BITS) - 1))))
         at = np.empty(len(places), np.int64)
         at[order] = np.arange(len(places))
-        return pa.concat_batches(parts), at
+        return pa.concat_batches(parts), at[back]
 
 
 def _page_names(window: Window) -> list[str]:

@@ -198,11 +198,11 @@ class Parts:
         sizes = [self._needed(part) for part in range(self._plan.parts)]
         limit = self._room.part_bytes
         fits = [part for part, size in enumerate(sizes) if 0 < size <= limit]
-        with self._pool.reserve(self._room.reserved_bytes):
-            yield from self._in_turns(map(self._joined, fits))
-        for part, size in enumerate(sizes):
+        for part, size in enumerate(sizes):  # first: whatever can fail should fail early
             if size > limit:
                 yield from self._too_large(part, size)
+        with self._pool.reserve(self._room.reserved_bytes):
+            yield from self._in_turns(map(self._joined, fits))
         for lanes in self._lanes:
             lanes.close()
 

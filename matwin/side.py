@@ -131,6 +131,11 @@ class Side:
         rejected = plain.filter(pa.array(~usable))
         return self._stored_rows(rows, first_row, kept), rejected, kept + first_row
 
+    def rejected(self, rows: pa.RecordBatch) -> int:
+        """How many rows can match nothing."""
+        usable = self._usable(rows)
+        return 0 if usable is None else int(len(usable) - np.count_nonzero(usable))
+
     def _usable(self, batch: pa.RecordBatch) -> Bools | None:
         """Which rows have a value for everything; None when all have."""
         names = {*self.given, *(h.origin for h in self.hidden)}

@@ -19,6 +19,10 @@ _DECODED = {
         pa.string_view(), pa.binary_view(),
     )
 }  # fmt: skip
+_LARGE = {
+    data_type.id
+    for data_type in (pa.large_string(), pa.large_binary(), pa.large_list(pa.int8()))
+}  # fmt: skip
 FEW_COLUMNS = 100
 COLUMN_BYTES = 400
 """What Arrow takes for a column of a batch, however few rows it has: 340 to 540, measured."""
@@ -28,6 +32,11 @@ def column_bytes(columns: int) -> int:
     """What the columns of a batch take by themselves, where there are many: a batch of 10,000 takes
     4 MB even if it is empty."""
     return COLUMN_BYTES * max(columns - FEW_COLUMNS, 0)
+
+
+def batch_bytes(rows: pa.RecordBatch) -> int:
+    """The bytes of rows whose values are plain, and of their columns."""
+    return int(rows.nbytes) + column_bytes(rows.num_columns)
 
 
 def plain_bytes(batch: pa.RecordBatch) -> int:
@@ -83,4 +92,41 @@ def _view_lengths(values: pa.Array) -> Int64s:
     views = np.frombuffer(values.buffers()[1], np.int32)[4 * values.offset :][: 4 * len(values) : 4]
     there = pc.is_valid(values).to_numpy(zero_copy_only=False)
     found: Int64s = np.where(there, views, 0).astype(np.int64)
+    return found
+
+
+def bytes_at(rows: pa.RecordBatch, at: Int64s) -> Int64s | int:
+    """The bytes of each of these rows, whose values are plain; a single number where all take as
+    much.  Looks at the rows that are asked for alone."""
+    return sum(_bytes_at(column, at) for column in rows.columns) if len(at) else 0
+
+
+def _bytes_at(column: pa.Array, at: Int64s) -> Int64s | int:
+    kind, each = column.type, 1
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        each = -(-column.values.nbytes // max(len(column.values), 1))
+    elif not any(test(kind) for test in BINARIES):
+        return int(-(-column.nbytes // max(len(column), 1)))
+    is_large = kind.id in _LARGE
+    offsets = np.frombuffer(column.buffers()[1], np.int64 if is_large else np.int32)
+    offsets = offsets[column.offset :]
+    lengths: Int64s = (offsets[at + 1] - offsets[at]).astype(np.int64)
+    return each * lengths + OFFSET
+
+
+def cuts(widths: Int64s | int, count: int, share: int, rows_max: int) -> list[tuple[int, int]]:
+    """So many rows in stretches that take a share each, a single row at the least.
+
+    >>> cuts(np.array([1, 1, 9, 1, 1]), 5, share=4, rows_max=100)
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    if isinstance(widths, int):
+        rows_max = max(1, min(rows_max, share // max(widths, 1)))
+        return [(start, min(start + rows_max, count)) for start in range(0, count, rows_max)]
+    ends, found, start = np.cumsum(widths), [], 0
+    while start < count:
+        before = int(ends[start - 1]) if start else 0
+        limit = int(np.searchsorted(ends, before + share, "right"))
+        found.append((start, min(max(limit, start + 1), start + rows_max)))
+        start = found[-1][1]
     return found

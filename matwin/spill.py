@@ -1,6 +1,9 @@
-"""A file without a name, for what has to be put down while a source is read.
+"""A file without a name, for what has to be put down while a source is read or pairs are kept.
 
-It is written at its end and read anywhere; it is gone with the process, however that ends.
+    Spill         bytes: written at the end, read anywhere
+    BatchSpill    record batches on it: written at the end, gone through as often as asked
+
+It is gone with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -8,8 +11,11 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from matwin.storage.errors import StoreError
 
@@ -55,6 +61,42 @@ class Spill(io.RawIOBase):
         if self._file is not None:
             self._file.close()
         super().close()
+
+
+class BatchSpill:
+    """Record batches on disk; those that are written while others are read come at the end."""
+
+    def __init__(self, name: str, folder: str | Path | None, schema: pa.Schema) -> None:
+        self._spill = Spill(name, folder)
+        self._writer = pa.ipc.new_stream(self._spill, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Put a batch at the end."""
+        self._writer.write_batch(batch)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        # The stream has no end mark, so that it can grow: it ends where the file does.
+        return iter(pa.ipc.open_stream(_Reading(self._spill)))
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._spill.close()
+
+
+class _Reading(io.RawIOBase):
+    """A spill from its beginning, with a place of its own."""
+
+    def __init__(self, spill: Spill) -> None:
+        self._spill, self._place = spill, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), self._spill.size - self._place)
+        buffer[:count] = self._spill.read_at(self._place, count)
+        self._place += count
+        return count
 
 
 def read_at(descriptor: int, place: int, count: int) -> bytes:

@@ -11,7 +11,6 @@ A second run of the query would be cheaper in space, but could give other rows.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +21,7 @@ from matwin.storage.errors import InputError
 
 from .reading import ROWS_PER_BATCH, Source, checked_schema, first_line, guarded, read, validated
 from .shares import ReadShare
-from .spill import Spill
+from .spill import BatchSpill
 
 TEXT_ROWS = 128
 """So many rows are asked of DuckDB at a time where they may be wide.  It works on 2,048 at a time
@@ -84,25 +83,20 @@ class _Kept:
 
     def __init__(self, reader: pa.RecordBatchReader, name: str, share: ReadShare) -> None:
         self.batches: list[pa.RecordBatch] = []
-        self.spill: Spill | None = None
-        rest = _gathered(guarded(reader, name), share.portion_bytes)
+        self.spill: BatchSpill | None = None
         size = 0
-        for batch in rest:
+        for batch in _gathered(guarded(reader, name), share.portion_bytes):
+            if self.spill is not None:
+                self.spill.write(batch)
+                continue
             self.batches.append(validated(batch, name))
             size += batch.nbytes
             if size > share.whole_bytes // 4:
-                self.spill = Spill(name, share.scratch)
-                self._write(self.spill, reader.schema, rest)
-
-    def _write(self, spill: Spill, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        with pa.ipc.new_stream(spill, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+                self.spill = BatchSpill(name, share.scratch, reader.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         yield from self.batches
-        if self.spill is not None:
-            yield from pa.ipc.open_stream(_Reading(self.spill))
+        yield from self.spill or ()
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], portion_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -117,19 +111,3 @@ def _gathered(batches: Iterator[pa.RecordBatch], portion_bytes: int) -> Iterator
             waiting, size = [], 0
     if waiting:
         yield pa.concat_batches(waiting)
-
-
-class _Reading(io.RawIOBase):
-    """A spill from its beginning, with a place of its own."""
-
-    def __init__(self, spill: Spill) -> None:
-        self._spill, self._place = spill, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._spill.size - self._place)
-        buffer[:count] = self._spill.read_at(self._place, count)
-        self._place += count
-        return count

@@ -54,6 +54,8 @@ def ways_of(
         whole.weight(round(total), round(each * total))
         for each, total in zip(row_bytes, totals, strict=True)
     )
-    work = Work(sum(totals), size, needed, options.budget_bytes, is_sorted, is_live)
+    work = Work(
+        sum(totals), size, needed, options.budget_bytes, options.page_bytes, is_sorted, is_live
+    )
     chunk = options.budget_bytes * GATHER_SHARE
     return Ways(division, estimates(work, division[1] if division else None, chunk))

@@ -278,7 +278,7 @@ def run(kind: str, join: str, path: str, rows: int, width: int, memory: int) -> 
     return {
         "rows": found, "error": error, "smallest": smallest, "start": start // MB,
         "grown": (resident("VmHWM") - start) // MB, "counted": report.peak_bytes // MB,
-        "process": getattr(report, "process_bytes", 0) // MB,
+        "over": report.peak_bytes - memory, "process": getattr(report, "process_bytes", 0) // MB,
     }  # fmt: skip
 
 

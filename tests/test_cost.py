@@ -22,7 +22,7 @@ def plan(parts: int, reach: float) -> Plan:
 
 
 def found(budget: int, division: Plan | None, **known: bool | None) -> list[Estimate]:
-    work = Work(2e6, 1e8, 5e8, budget, known.pop("is_sorted", None), **known)  # type: ignore[arg-type]
+    work = Work(2e6, 1e8, 5e8, budget, 2**18, known.pop("is_sorted", None), **known)  # type: ignore[arg-type]
     return estimates(work, division, budget / 4)
 
 

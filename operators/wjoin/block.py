@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.side import Side
+from matwin.sizes import bytes_at
 from matwin.storage.columns import Int64s, is_numeric, key_code
 from matwin.storage.ordering import sort_order
 
@@ -43,6 +44,10 @@ class Block:
         """The values of a column in some rows."""
         return pc.take(self.rows.column(name), pa.array(at), boundscheck=False)
 
+    def bytes_at(self, at: Int64s) -> Int64s | int:
+        """What some rows take, each."""
+        return bytes_at(self.rows, at)
+
 
 class Held(Protocol):
     """What the pipeline sees of a stream's rows: a block, or a buffer."""
@@ -54,6 +59,7 @@ class Held(Protocol):
     @property
     def second(self) -> Int64s | None: ...
     def column_at(self, name: str, at: Int64s) -> pa.Array: ...
+    def bytes_at(self, at: Int64s) -> Int64s | int: ...
 
 
 @dataclass(frozen=True, slots=True)

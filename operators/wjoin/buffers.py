@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.sizes import batch_bytes, bytes_at
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
 
 from .block import Block, Blocks
@@ -73,6 +74,15 @@ class Gather:
             return found[0]
         return pc.take(pa.concat_arrays(found), self.back, boundscheck=False)
 
+    def sizes(self, portions: list[pa.RecordBatch]) -> Int64s | int:
+        """The bytes of each of these rows; one number where all take as much."""
+        found = [bytes_at(portions[number], at.to_numpy()) for number, at in self.parts]
+        if all(isinstance(each, int) for each in found):
+            return max(map(int, found))
+        each = [np.full(len(at), b) for b, (_, at) in zip(found, self.parts, strict=True)]
+        sizes: Int64s = np.concatenate(each)
+        return sizes if self.back is None else sizes[self.back.to_numpy()]
+
 
 class Buffer:
     """The rows of one stream that later rows may meet."""
@@ -122,10 +132,18 @@ class Buffer:
 
     def column_at(self, name: str, at: Int64s) -> pa.Array:
         """The values of a column in some rows."""
+        return self._gathered(at).column(name, self._portions)
+
+    def bytes_at(self, at: Int64s) -> Int64s | int:
+        """What some rows take, each."""
+        return self._gathered(at).sizes(self._portions) if len(at) else 0
+
+    def _gathered(self, at: Int64s) -> Gather:
+        """How to take some rows; asked for once for each column of them."""
         if self._gather is None or self._gather.asked is not at:
             places = at if self._places is None else self._places[at]
             self._gather = Gather.of(at, places, self._portions)
-        return self._gather.column(name, self._portions)
+        return self._gather
 
     @property
     def held_bytes(self) -> int:
@@ -233,14 +251,14 @@ class Buffer:
 
     def _compact(self) -> None:
         """Move what is left to the beginning."""
-        whole, kept = self.limit, self.rows
+        kept = self.rows
         if self._places is not None:
             self._sort_rows()
         self._nodes[:kept] = self._nodes[self.oldest : self.limit]
         if self._second is not None:
             self._second[:kept] = self._second[self.oldest : self.limit]
         self._cut(self.oldest)
-        self.size = self.size * kept // max(whole, 1)
+        self.size = sum(map(batch_bytes, self._portions))
         self.oldest, self.limit = 0, kept
         room = max(ROOM_FIRST, 2 * kept)
         if len(self._nodes) > 2 * room:

@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from matwin.feed import Portion
 from matwin.finality import DONE
+from matwin.sizes import batch_bytes
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 
 from .block import Blocks
@@ -66,9 +67,19 @@ class Backward(StreamsInMemory):
         }
 
     @property
+    def held_bytes(self) -> int:
+        """What the windows take."""
+        return sum(buffer.held_bytes for buffer in self.buffers)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What the windows take, and output that was under way."""
+        return self.held_bytes + self._output.used_bytes
+
+    @property
     def needed_bytes(self) -> int:
         """What the windows take, and what making one of them larger takes."""
-        return _held_bytes(self.buffers) + self._output.share_bytes
+        return self.held_bytes + _growing_bytes(self.buffers) + self._output.share_bytes
 
     def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """What new rows find; then they are in the window."""
@@ -125,14 +136,26 @@ class Forward(StreamsInMemory):
         ]
 
     @property
+    def held_bytes(self) -> int:
+        """What the windows take, and rows that wait."""
+        waiting = sum(portion.size for portions in self.waiting for portion in portions)
+        return sum(buffer.held_bytes for buffer in self.buffers) + waiting
+
+    @property
+    def counted_bytes(self) -> int:
+        """What the windows take, and output that was under way."""
+        return self.held_bytes + self._output.used_bytes
+
+    @property
     def needed_bytes(self) -> int:
         """What the windows take, and rows that wait, with what they will take in their window."""
         waiting: int = sum(
-            3 * portion.size + portion.rows.num_rows * buffer.row_bytes
+            2 * portion.size + portion.rows.num_rows * buffer.row_bytes
             for buffer, rows in zip(self.buffers, self.waiting, strict=True)
             for portion in rows
         )
-        return _held_bytes(self.buffers) + waiting + self._output.share_bytes
+        growing = _growing_bytes(self.buffers)
+        return self.held_bytes + waiting + growing + self._output.share_bytes
 
     def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """Rows wait until they are final."""
@@ -176,16 +199,15 @@ class Forward(StreamsInMemory):
         if all(portion.lowest >= upto for portion in self.waiting[stream]):
             return
         waiting, self.waiting[stream] = self.waiting[stream], []
-        size = sum(portion.size for portion in waiting)
         rows = pa.concat_batches([portion.rows for portion in waiting])
         times = self._blocks[stream].side.order_keys(rows)
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
             rows, times = rows.take(pa.array(order)), times[order]
         final = len(times) if upto > INT64_MAX else int(np.searchsorted(times, upto))
-        share = size * final // len(times)
-        self.buffers[stream].append(self._blocks[stream].of(rows.slice(0, final)), share)
-        self._wait(stream, rows.slice(final), size - share)
+        ready, rest = rows.slice(0, final), rows.slice(final)
+        self.buffers[stream].append(self._blocks[stream].of(ready), batch_bytes(ready))
+        self._wait(stream, rest, batch_bytes(rest))
 
     def _found(self, stream: int, first: int) -> Iterator[pa.RecordBatch]:
         """The tuples whose latest row is one of a stream's new ones."""
@@ -231,9 +253,8 @@ class Forward(StreamsInMemory):
             yield number, True, [portion.rows for portion in waiting]
 
 
-def _held_bytes(buffers: Sequence[Buffer]) -> int:
-    held = sum(buffer.held_bytes for buffer in buffers)
-    return held + max(buffer.growing_bytes for buffer in buffers)
+def _growing_bytes(buffers: Sequence[Buffer]) -> int:
+    return max(buffer.growing_bytes for buffer in buffers)
 
 
 def _lowered(times: Int64s, by: float, *, is_float: bool) -> Int64s:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from matwin.output import BATCH_ROWS
+from matwin.sizes import cuts
 
 from .block import Held
 from .pipeline import Tuples
@@ -25,7 +26,6 @@ class Output:
         self.schema = question.schema
         self._origins = question.origins
         self._streams = len(question.names)
-        self._widest = 0  # bytes of the widest rows so far
         self._largest = 0  # bytes of the largest batch so far
         self.share_bytes = budget_bytes // OUTPUT_SHARE
         self._portions = self._portion_bytes = 0
@@ -49,18 +49,13 @@ class Output:
         return max(FEW_ROWS, min(BATCH_ROWS, self._portion_bytes // 2 // levels))
 
     def batches(self, blocks: Mapping[int, Held], tuples: Tuples) -> Iterator[pa.RecordBatch]:
-        """The rows of tuples, in batches that take their share."""
-        count, first = len(tuples[0]), 0
-        while first < count:
-            size = FEW_ROWS
-            if self._widest:
-                size = max(1, min(self._portion_bytes // 2 // self._widest, BATCH_ROWS))
-            part = {n: rows[first : first + size] for n, rows in tuples.items()}
-            batch = self._batch(blocks, part)
-            self._widest = max(self._widest, batch.nbytes // batch.num_rows, 1)
+        """The rows of tuples, in batches that take their share however wide some rows are."""
+        widths = sum(blocks[n].bytes_at(rows) for n, rows in tuples.items())
+        share = self._portion_bytes // 2
+        for first, limit in cuts(widths, len(tuples[0]), share, BATCH_ROWS):
+            batch = self._batch(blocks, {n: rows[first:limit] for n, rows in tuples.items()})
             self._largest = max(self._largest, batch.nbytes)
             yield batch
-            first += size
 
     def _batch(self, blocks: Mapping[int, Held], tuples: Tuples) -> pa.RecordBatch:
         columns = [blocks[stream].column_at(name, tuples[stream]) for stream, name in self._origins]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from matwin.sizes import batch_bytes
 from matwin.storage.columns import INT64_MAX, INT64_MIN, order_key
 from matwin.storage.grid import LAST_CELL
 from matwin.storage.layout import PageId
@@ -117,10 +118,9 @@ class MemoryPart:
                 kept.append(batch)
             elif alive.any():
                 kept.append(batch.filter(pa.array(alive)))
-        before = max(self.rows, 1)
         self._batches, self._block = kept, None
         self.rows = sum(batch.num_rows for batch in kept)
-        self.size = self.size * self.rows // before
+        self.size = sum(map(batch_bytes, kept))  # those that are left may be the widest
 
 
 def needed_bytes(parts: Sequence[MemoryPart]) -> int:

@@ -59,6 +59,16 @@ class Slabs(StreamsInMemory):
         self.new = [MemoryPart(b) for b in blocks]
 
     @property
+    def held_bytes(self) -> int:
+        """What the rows take."""
+        return sum(part.held_bytes for part in (*self.old, *self.new))
+
+    @property
+    def counted_bytes(self) -> int:
+        """What a step takes: it sorts, and makes output."""
+        return self.needed_bytes
+
+    @property
     def needed_bytes(self) -> int:
         """What the rows take, and sorting the largest part, and output."""
         return needed_bytes([*self.old, *self.new]) + self._output.share_bytes
@@ -102,11 +112,6 @@ class Slabs(StreamsInMemory):
     def is_untouched(self) -> bool:
         """Whether no rows have been joined yet."""
         return not any(part.rows for part in self.old)
-
-    @property
-    def held_bytes(self) -> int:
-        """What the rows take."""
-        return sum(part.held_bytes for part in (*self.old, *self.new))
 
     def rows_of(self, feed: int) -> list[pa.RecordBatch]:
         """The rows of a stream that have not been joined yet."""

@@ -34,6 +34,11 @@ class StreamsInMemory(ABC):
     def needed_bytes(self) -> int:
         """What the rows take, and what a step and its output take besides."""
 
+    @property
+    @abstractmethod
+    def counted_bytes(self) -> int:
+        """What is counted against the budget at a step."""
+
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes."""
         return weight_in_memory(rows, size)

@@ -58,8 +58,8 @@ if campaign(0, 1):
 def test_inside_a_memory_cgroup(
     tmp_path: Path, kind: str, join: str, width: int, budget: int, rows: int
 ) -> None:
-    """It finishes with the right count, or says which budget it needs, which is then enough; nobody
-    is killed."""
+    """It finishes with the right count, or says before the first row which budget it needs, which
+    is then enough; nobody is killed, and no more is counted than the budget."""
     if kind in FRAMES and importlib.util.find_spec(kind) is None:
         pytest.skip(f"{kind} is not installed")
     path = call_in_child(written, kind, str(tmp_path), rows, width) if kind in FILES else ""
@@ -67,8 +67,10 @@ def test_inside_a_memory_cgroup(
     tried()
     few = 20_000 if kind == "parquet late" else 0
     if told["smallest"] and campaign(0, 1):
+        assert told["rows"] == 0, told
         told = _limited(told["smallest"], kind, join, path, rows, width)
     assert told["rows"] == rows + few, told
+    assert told["over"] <= 0, told
     assert told["process"] > 0
 
 

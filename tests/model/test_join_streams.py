@@ -6,6 +6,7 @@ known when it came.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -206,3 +207,23 @@ def test_fixed_windows_against_a_plain_loop(
                 (now, *row, *mate) for mate in mates if near and abs(row[1] - mate[1]) == min(near)
             ]
     assert as_bag(found) == as_bag(expected)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_fixed_windows_count_rows_that_can_match_nothing(keep: bool) -> None:
+    """Null, NaN and infinities, in times, attributes and keys, each once and not at every join."""
+    left = pa.table(
+        {
+            "t": [1, 2, 3, None, 5, 6],
+            "x": [1.0, math.nan, math.inf, 1.0, 2.0, None],
+            "k": ["a", "a", "a", "a", None, "a"],
+        }
+    )
+    right = pa.table({"t": [2, 4], "x": [1.5, 2.5], "k": ["a", "a"]})
+    report = Report()
+    matwin.fixed_window_join(
+        left, right, time="t", period=9, on={"x": 1.0}, by="k", keep_unmatched=keep, report=report
+    ).read_all()
+    assert (report.left.rows_in, report.left.used, report.left.rejected) == (6, 1, 5)
+    assert (report.right.rows_in, report.right.used, report.right.rejected) == (2, 2, 0)
+    report.check()

@@ -38,7 +38,7 @@ ALGORITHMS = (
 )  # fmt: skip
 BOUNDS = ("auto", "global", "local", "graph")
 LOW = ((memory, "FEW_PAIRS", 0), (strips, "FEW_ROWS", 0), (memory, "PIECE_ROWS_MIN", 2),
-       (memory, "PIECE_ROWS_MAX", 3), (memory, "MANY_PAIRS", 1), (joining, "FEW_ROWS", 2),
+       (memory, "PIECE_ROWS_MAX", 3), (memory, "MANY_PAIRS", 1), (joining, "BATCH_ROWS", 2),
        (wjoin_output, "FEW_ROWS", 2))  # fmt: skip
 """Thresholds that choose a way, and values with which a few rows are many."""
 
