@@ -31,11 +31,14 @@ from .side import Side
 class Engine(Protocol):
     """Rows of a join between two steps."""
 
-    step_bytes: int | None
-    """A step pays once so many bytes have come: 0 is with every portion, None only when the memory
-    is full and at the end."""
-    makes_room: bool
-    """Whether it stays within the budget by itself: its rows are not in memory only."""
+    @property
+    def step_bytes(self) -> int | None:
+        """A step pays once so many bytes have come: 0 is with every portion, None only when the
+        memory is full and at the end."""
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether it stays within the budget by itself: its rows are not in memory only."""
 
     @property
     def needed_bytes(self) -> int:

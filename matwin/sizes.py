@@ -108,8 +108,8 @@ def _bytes_at(column: pa.Array, at: Int64s) -> Int64s | int:
     elif not any(test(kind) for test in BINARIES):
         return int(-(-column.nbytes // max(len(column), 1)))
     is_large = kind.id in _LARGE
-    offsets = np.frombuffer(column.buffers()[1], np.int64 if is_large else np.int32)
-    offsets = offsets[column.offset :]
+    kind_of_offset = np.dtype(np.int64 if is_large else np.int32)
+    offsets: Int64s = np.frombuffer(column.buffers()[1], kind_of_offset)[column.offset :]
     lengths: Int64s = (offsets[at + 1] - offsets[at]).astype(np.int64)
     return each * lengths + OFFSET
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from matwin.feed import Portion
+
 from .block import BYTES_PER_ROW
 
 Poured = tuple[int, bool, list[pa.RecordBatch]]
@@ -21,6 +23,7 @@ def weight_in_memory(rows: int, size: int) -> int:
 class StreamsInMemory(ABC):
     """An engine whose windows are in memory."""
 
+    step_bytes: int | None = None
     makes_room = False
     exceeds_offsets = False
 
@@ -28,6 +31,27 @@ class StreamsInMemory(ABC):
     def is_untouched(self) -> bool:
         """Whether no rows have been joined yet; those that join as rows come have always."""
         return False
+
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """What the rows take."""
+
+    @abstractmethod
+    def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
+        """Take rows; what is found at once."""
+
+    @abstractmethod
+    def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """What is final by these frontiers; what nobody can need any more is dropped."""
+
+    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
+        """The rows of a stream that have not been joined yet."""
+        return []
+
+    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows that have not been joined yet; they are forgotten here."""
+        return iter(())
 
     @property
     @abstractmethod
