@@ -125,7 +125,12 @@ class Group:
     def strips(self, values: Values, halo: Halo) -> tuple[Int64s, Int64s]:
         """The first and last strip of each row."""
         first, last = self.thresholds(halo)
-        return first.count(values), last.count(values)
+        # A search among all thresholds tells both: a search among random rows is what this costs.
+        edges = np.unique(np.array([*first.values, *last.values], values.dtype))
+        at = np.searchsorted(edges, values, side="right")
+        return tuple(  # type: ignore[return-value]
+            np.concatenate(([one.always], one.count(edges)))[at] for one in (first, last)
+        )
 
     def moved_to(self, first: int) -> Group:
         """The same group with its parts numbered from `first` on."""
