@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,8 +111,9 @@ def _bytes_at(column: pa.Array, at: Int64s) -> Int64s | int:
     elif not any(test(kind) for test in BINARIES):
         return int(-(-column.nbytes // max(len(column), 1)))
     is_large = kind.id in _LARGE
-    kind_of_offset = np.dtype(np.int64 if is_large else np.int32)
-    offsets: Int64s = np.frombuffer(column.buffers()[1], kind_of_offset)[column.offset :]
+    offsets: npt.NDArray[Any] = np.frombuffer(
+        column.buffers()[1], np.int64 if is_large else np.int32
+    )[column.offset :]
     lengths: Int64s = (offsets[at + 1] - offsets[at]).astype(np.int64)
     return each * lengths + OFFSET
 

@@ -15,6 +15,11 @@ import pyarrow as pa
 from .columns import physical
 from .layout import Page, PageId
 
+VIEW_BYTES = 400
+"""What Arrow takes for a column of a batch, however few rows it has: 340 to 540, measured."""
+BULKY_SHARE = 8
+FEW_COLUMNS = 100
+
 
 @dataclass(slots=True)
 class Frame:
@@ -28,6 +33,15 @@ class Frame:
     is_dropped: bool = False  # leaves with its last pin
     pins: int = 0
     page: Page | None = None
+
+    @property
+    def is_bulky(self) -> bool:
+        """Whether the decoded page takes much beside its bytes: 10,000 columns take 4 MB, and pages
+        of them took 620 MB in a budget of 64 MiB."""
+        if self.page is None:
+            return False
+        columns = int(self.page.batch.num_columns)
+        return columns > FEW_COLUMNS and VIEW_BYTES * columns > self.size // BULKY_SHARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ about eight times as much, and 64 times where it is quadratic.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 import matwin
 from matwin.sources import source_of
+from matwin.storage import Store
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed, repeated
 from matwin.tools.compare import compare
@@ -49,6 +51,22 @@ def test_joins_take_very_many_columns(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             matwin.epsilon_join(left, right, on=refused)
         assert len(str(caught.value)) < 1000
+
+
+def test_a_page_of_very_many_columns_is_decoded_while_it_is_pinned() -> None:
+    """Arrow takes 400 bytes for a column's view, more than its values where rows are few; frames
+    are counted by their bytes."""
+    kept = []
+    for columns in (3, COLUMNS):
+        rows = wide("c", columns).to_batches()[0]
+        with Store(memory="64MiB") as store:
+            window = store.window("w", rows.schema, on={"t": 1})
+            window.append(rows)
+            with store.pool.pin(window.pages()[0].page_id) as page:
+                batch = weakref.ref(page.batch)
+            kept.append(batch() is not None)
+            assert store.pool.is_resident(window.pages()[0].page_id)
+    assert kept == [True, False]
 
 
 def json_lines(columns: int) -> None:
