@@ -99,6 +99,7 @@ def test_the_peak_is_the_budget_and_a_little(tmp_path: Path, work: str) -> None:
 
 
 @needs_root
+@pytest.mark.proof("memory: a large window in a small cgroup")
 def test_a_process_with_little_memory_finishes(tmp_path: Path) -> None:
     """1.2 GB through a window of 0.4 GB, with a budget of 64 MiB, in 256 MB for everything,
     the kernel's cache of files included.  In the long form it is 2.5 GB through 0.64 GB."""
