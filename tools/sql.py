@@ -321,12 +321,15 @@ def _output_sql(question: Question, row: str) -> str:
             for at, attribute in enumerate(question.attributes)
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
-    text += f"LEFT JOIN left_rows ON left_rows.{row} = left_row"
-    return text + (f"\nLEFT JOIN right_rows ON right_rows.{row} = right_row" if rights else "")
+    text += f"LEFT JOIN left_rows ON left_rows.{row} = pairs.left_row"
+    if not rights:
+        return text
+    return text + f"\nLEFT JOIN right_rows ON right_rows.{row} = pairs.right_row"
 
 
 def _distance_sql(attribute: Attribute, at: int) -> str:
-    value = f"0 - c{at}" if isinstance(attribute.order, Youngest) else f"c{at}"
+    # A user's column may be called c0, too.
+    value = f"0 - pairs.c{at}" if isinstance(attribute.order, Youngest) else f"pairs.c{at}"
     if pa.types.is_floating(attribute.type):
         return value
     if isinstance(attribute.order, Youngest):

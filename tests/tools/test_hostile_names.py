@@ -57,6 +57,9 @@ def ran(words: list[str]) -> tuple[int, str]:
 @settings(max_examples=campaign(40, 1500))
 @given(names, names, st.booleans())
 @example("a\nb", "a\u2028b", True)
+@example("left_row", "right_row", False)  # what our own SQL calls its columns
+@example("c0", "#", False)
+@example("left_row", "c0", True)
 def test_columns(
     tmp_path_factory: pytest.TempPathFactory,
     on: str, other: str, is_window: bool,
