@@ -321,12 +321,14 @@ def _output_sql(question: Question, row: str) -> str:
             for at, attribute in enumerate(question.attributes)
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
-    text += f"LEFT JOIN left_rows ON left_rows.{row} = left_row"
-    return text + (f"\nLEFT JOIN right_rows ON right_rows.{row} = right_row" if rights else "")
+    # With their tables' names: the user's columns may be called left_row or c0 as well.
+    text += f"LEFT JOIN left_rows ON left_rows.{row} = pairs.left_row"
+    right = f"\nLEFT JOIN right_rows ON right_rows.{row} = pairs.right_row"
+    return text + (right if rights else "")
 
 
 def _distance_sql(attribute: Attribute, at: int) -> str:
-    value = f"0 - c{at}" if isinstance(attribute.order, Youngest) else f"c{at}"
+    value = f"0 - pairs.c{at}" if isinstance(attribute.order, Youngest) else f"pairs.c{at}"
     if pa.types.is_floating(attribute.type):
         return value
     if isinstance(attribute.order, Youngest):

@@ -28,7 +28,8 @@ from matwin.tools.cli import main
 NASTY = (
     "a\nb", "a\r\n--b", "\u2028", "\x0b\x0c\x1c\x85", '"', '""', "'", "';drop table left_rows;--",
     '"\n"', "#", "##", "\x1b[2J", "\u202eabc", "a=b:c\\d", "-o", "--on", "*", "[a-z]?", "..", "",
-    " ", "ü" * 300, "\0", "left_row", "l0", "t_left", "matwin x", "{0}", "%s", "</script>", "𝟙",
+    " ", "ü" * 300, "\0", "left_row", "right_row", "c0", "l0", "pairs", "t_left", "matwin x",
+    "{0}", "%s", "</script>", "𝟙",
 )  # fmt: skip
 names = st.sampled_from(NASTY) | st.text(max_size=12)
 
@@ -57,6 +58,7 @@ def ran(words: list[str]) -> tuple[int, str]:
 @settings(max_examples=campaign(40, 1500))
 @given(names, names, st.booleans())
 @example("a\nb", "a\u2028b", True)
+@example("c0", "left_row", False)
 def test_columns(
     tmp_path_factory: pytest.TempPathFactory,
     on: str, other: str, is_window: bool,
@@ -66,7 +68,7 @@ def test_columns(
     columns = {on: [1, 2, 5], other: ["x", "y", None]} if on != other else {on: [1, 2, 5]}
     given_table = pa.table(columns)
     pq.write_table(given_table, path)
-    words = ["join", str(path), str(path), f"--on={escaped(on)}=1", "--pairs", "all"]
+    words = ["join", str(path), str(path), f"--on={escaped(on)}=1", "--pairs", "all", "--distances"]
     if is_window:
         words = ["window-join", f"a={path}", f"b={path}", f"--time={escaped(on)}", "--window", "1"]
     code, text = ran([*words, "--sql"])
