@@ -31,7 +31,7 @@ from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
 from matwin.storage.pool import FRAMES_MIN, smallest_budget
 from matwin.storage.store import Store
-from matwin.storage.units import Tolerance, format_size
+from matwin.storage.units import Tolerance, format_size, shown
 
 from .bestmatch import bestmatch_join
 from .feed import Feed, items_of
@@ -311,7 +311,7 @@ def _times(key: int, rows: int, data_type: pa.DataType) -> pa.Array:
 def _check_length(name: str, length: object) -> None:
     """A tolerance may be a pair of bounds, a length of time may not."""
     if isinstance(length, tuple | list):
-        raise InputError(f"{name}={length!r}: give one length, not two bounds")
+        raise InputError(f"{name}={shown(length)}: give one length, not two bounds")
 
 
 def _span(length: int | float | None) -> int | float:

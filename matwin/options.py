@@ -21,6 +21,7 @@ from matwin.storage.units import (
     is_duration,
     nanoseconds,
     parse_size,
+    shown,
 )
 
 from .report import Report
@@ -106,10 +107,10 @@ def _seconds(delay: Any) -> float | None:
     if delay is None:
         return None
     if not is_duration(delay):
-        raise InputError(f"max_delay={delay!r}: {HOW_TO_WRITE}")
+        raise InputError(f"max_delay={shown(delay)}: {HOW_TO_WRITE}")
     seconds = float(nanoseconds(delay)) / 1e9
     if seconds < 0:
-        raise InputError(f"max_delay={delay!r} is negative")
+        raise InputError(f"max_delay={shown(delay)} is negative")
     return seconds
 
 

@@ -34,7 +34,7 @@ import pyarrow as pa
 from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
-from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds
+from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds, shown
 
 from .shares import ReadShare
 from .sources import Batches, Source, is_iterable_source, source_of
@@ -59,7 +59,9 @@ class Lateness:
 
     def __post_init__(self) -> None:
         if _sign(self.lateness, "Lateness") < 0:
-            raise InputError(f"Lateness({self.lateness!r}) is negative; rows can't come that early")
+            raise InputError(
+                f"Lateness({shown(self.lateness)}) is negative; rows can't come that early"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class GridOrdered:
 
     def __post_init__(self) -> None:
         if self.width is not None and _sign(self.width, "GridOrdered") <= 0:
-            raise InputError(f"GridOrdered({self.width!r}): a cell must be wider than nothing")
+            raise InputError(f"GridOrdered({shown(self.width)}): a cell must be wider than nothing")
 
 
 Order = Sorted | Lateness | ReadAhead | Punctuated | GridOrdered
@@ -110,7 +112,7 @@ def _sign(amount: Any, what: str) -> int:
     is_number = isinstance(amount, int | float | Fraction | np.integer | np.floating)
     if isinstance(amount, bool) or not is_number or not _is_finite(amount):
         raise InputError(
-            f"{what}({amount!r}): give a finite number for a column of numbers; for times "
+            f"{what}({shown(amount)}): give a finite number for a column of numbers; for times "
             f"{HOW_TO_WRITE}"
         )
     return int(amount > 0) - int(amount < 0)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from .columns import INT64_MAX, INT64_MIN, float_key, is_temporal
 from .errors import InputError
-from .units import is_duration, nanoseconds, unit_nanoseconds
+from .units import is_duration, nanoseconds, shown, unit_nanoseconds
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _DAY = 86_400 * 10**9
@@ -42,11 +42,15 @@ def bound_place(bound: object, data_type: pa.DataType, column: str) -> tuple[int
     is_number = isinstance(bound, np.number) and bound.dtype.kind in "iuf"
     bound = bound.item() if is_number else bound  # type: ignore[attr-defined]  # as just seen
     if bound is None or bound != bound:
-        raise InputError(f"column {column!r}: {bound!r} is no bound; give a value of the column")
+        raise InputError(
+            f"column {column!r}: {shown(bound)} is no bound; give a value of the column"
+        )
     if is_temporal(data_type):
         exact = _since_zero(bound, data_type, column) / unit_nanoseconds(data_type)
     elif isinstance(bound, bool) or not isinstance(bound, int | float | decimal.Decimal):
-        raise InputError(f"column {column!r} ({data_type}): {bound!r} is no bound; give a number")
+        raise InputError(
+            f"column {column!r} ({data_type}): {shown(bound)} is no bound; give a number"
+        )
     elif pa.types.is_floating(data_type):
         value = _float_upward(bound)
         return int(float_key(np.array([value]))[0]), value == bound
@@ -55,7 +59,7 @@ def bound_place(bound: object, data_type: pa.DataType, column: str) -> tuple[int
     whole = math.ceil(exact)
     key = whole - 2**63 if data_type == pa.uint64() else whole
     if key > INT64_MAX:
-        raise InputError(f"column {column!r}: the bound {bound} is beyond {data_type}")
+        raise InputError(f"column {column!r}: the bound {shown(bound)} is beyond {data_type}")
     return max(key, INT64_MIN), key >= INT64_MIN and whole == exact
 
 
@@ -88,7 +92,8 @@ def _since_zero(bound: Any, data_type: pa.DataType, column: str) -> Fraction:
         kind = _moment(bound, data_type, column)
     if kind is None:
         raise InputError(
-            f"column {column!r} ({data_type}): {bound!r} is no bound; give a value of the column"
+            f"column {column!r} ({data_type}): {shown(bound)} is no bound; give a value of the "
+            "column"
         )
     return kind
 
@@ -112,7 +117,7 @@ def _moment(bound: Any, data_type: pa.DataType, column: str) -> Fraction | None:
     since, zoned = found
     if zoned is not None and zoned != (getattr(data_type, "tz", None) is not None):
         raise InputError(
-            f"column {column!r} is {data_type} and the bound {bound} has "
+            f"column {column!r} is {data_type} and the bound {shown(bound)} has "
             f"{'a' if zoned else 'no'} time zone; give both a time zone or neither"
         )
     return since

@@ -106,8 +106,24 @@ def parse_duration(duration: Duration, unit: str) -> int:
     """
     amount = nanoseconds(duration) / _NANOSECONDS[unit]
     if amount.denominator != 1:
-        raise InputError(f"{duration!r} is not a whole number of {unit}, the column's resolution")
+        raise InputError(
+            f"{shown(duration)} is not a whole number of {unit}, the column's resolution"
+        )
     return int(amount)
+
+
+def shown(value: object) -> str:
+    """A value as messages show it.  Arrow can't show times and durations that Python can't hold."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))})"
+    try:
+        return repr(value)
+    except (OverflowError, ValueError):
+        count, unit = (
+            getattr(value, "value", "?"),
+            getattr(getattr(value, "type", None), "unit", ""),
+        )
+        return f"{type(value).__name__}({count}{unit})"
 
 
 def is_duration(value: object) -> bool:
@@ -140,7 +156,7 @@ def _numpy_nanoseconds(duration: np.timedelta64) -> Fraction:
     if count == 0:
         return Fraction(0)
     problem = "has no unit" if unit == "generic" else "has no fixed length"
-    raise InputError(f"{duration!r} {problem}; {HOW_TO_WRITE}")
+    raise InputError(f"{shown(duration)} {problem}; {HOW_TO_WRITE}")
 
 
 def _text_nanoseconds(text: str) -> Fraction:
@@ -181,7 +197,7 @@ def in_units(amount: Any, field: pa.Field, *, rounding: Rounding) -> int | float
         except InputError as e:
             raise InputError(f"column {name!r}: {e}") from e
     if isinstance(amount, bool) or not isinstance(amount, int | float | np.integer | np.floating):
-        raise InputError(f"column {name!r}: {amount!r} is not a tolerance")
+        raise InputError(f"column {name!r}: {shown(amount)} is not a tolerance")
     if not isinstance(amount, int | np.integer) and not math.isfinite(amount):
         raise InputError(f"column {name!r}: the tolerance must be finite; use None for no limit")
     if is_temporal(data_type) and amount != 0:
@@ -239,7 +255,7 @@ def limits_of(tolerance: Any, field: pa.Field) -> tuple[int | float, int | float
         hi = in_units(tolerance, field, rounding=math.floor)
         lo = -hi
         if hi < 0:
-            raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} is negative")
+            raise InputError(f"column {field.name!r}: the tolerance {shown(tolerance)} is negative")
     if lo > hi:
-        raise InputError(f"column {field.name!r}: the tolerance {tolerance!r} admits nothing")
+        raise InputError(f"column {field.name!r}: the tolerance {shown(tolerance)} admits nothing")
     return lo, hi

@@ -321,14 +321,13 @@ def _output_sql(question: Question, row: str) -> str:
             for at, attribute in enumerate(question.attributes)
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
+    # With their tables' names: the user's columns may be called left_row or c0 as well.
     text += f"LEFT JOIN left_rows ON left_rows.{row} = pairs.left_row"
-    if not rights:
-        return text
-    return text + f"\nLEFT JOIN right_rows ON right_rows.{row} = pairs.right_row"
+    right = f"\nLEFT JOIN right_rows ON right_rows.{row} = pairs.right_row"
+    return text + (right if rights else "")
 
 
 def _distance_sql(attribute: Attribute, at: int) -> str:
-    # A user's column may be called c0, too.
     value = f"0 - pairs.c{at}" if isinstance(attribute.order, Youngest) else f"pairs.c{at}"
     if pa.types.is_floating(attribute.type):
         return value

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
-from matwin.storage.units import Amount, is_duration
+from matwin.storage.units import Amount, is_duration, shown
 
 BOUNDS = ("global", "local", "graph")
 FLOAT_SLACK = 2.0**-40
@@ -166,7 +166,7 @@ def _systems(names: tuple[str, ...], windows: object, field: pa.Field) -> list[t
         return [_pairs(names, windows, field)]
     if isinstance(windows, tuple | Then) or windows is None or isinstance(windows, bool):
         raise InputError(
-            f"windows={windows!r}: one duration holds for every pair; a pair (lo, hi) or "
+            f"windows={shown(windows)}: one duration holds for every pair; a pair (lo, hi) or "
             'then(...) needs its streams: windows={("a", "b"): ...}'
         )
     pairs = dict.fromkeys(combinations(names, 2), windows)
@@ -216,29 +216,32 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
     where = f"windows: the pair {pair!r}"
     inner = window.within if isinstance(window, Then) else window
     if inner is None or isinstance(inner, bool):
-        raise InputError(f"{where} has the window {inner!r}; without one its state has no end")
+        raise InputError(f"{where} has the window {shown(inner)}; without one its state has no end")
     limits = inner if isinstance(inner, tuple) else (inner,)
     if any(isinstance(limit, float) and not math.isfinite(limit) for limit in limits):
         raise InputError(
-            f"{where} has the window {inner!r}; a window of the time {field.name!r} must be finite"
+            f"{where} has the window {shown(inner)}; a window of the time {field.name!r} must be "
+            "finite"
         )
     try:
         bound = Dimension.of(field, inner)
     except InputError as e:
-        raise InputError(f"{where} has the window {inner!r}: {e}") from e
+        raise InputError(f"{where} has the window {shown(inner)}: {e}") from e
     if bound.lo is None or bound.hi is None:
         raise InputError(f"{where} has no window")
     if not isinstance(inner, tuple) and bound.hi <= 0:
         raise InputError(
-            f"{where} has a window of {inner!r}, and a window must be wider than nothing; for rows "
-            "at the same time write (0, 0)"
+            f"{where} has a window of {shown(inner)}, and a window must be wider than nothing; for "
+            "rows at the same time write (0, 0)"
         )
     if isinstance(window, Then) and isinstance(inner, tuple):
-        raise InputError(f"{where}: then({inner!r}) takes one duration; a pair needs no then()")
+        raise InputError(
+            f"{where}: then({shown(inner)}) takes one duration; a pair needs no then()"
+        )
     for limit in (bound.lo, bound.hi):
         if not pa.types.is_floating(field.type) and abs(limit) >= 2**63:
             raise InputError(
-                f"{where} has the window {inner!r}; the widest in 64-bit integers is 2**63 - 1"
+                f"{where} has the window {shown(inner)}; the widest in 64-bit integers is 2**63 - 1"
             )
     return (0 if isinstance(window, Then) else bound.lo), bound.hi
 

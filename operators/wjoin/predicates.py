@@ -25,7 +25,7 @@ from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.names import listed
-from matwin.storage.units import unit_nanoseconds, unit_of
+from matwin.storage.units import shown, unit_nanoseconds, unit_of
 
 EXAMPLE = 'write for example where={("a.x", "b.x"): 0.5}'
 Values = npt.NDArray[Any]
@@ -101,8 +101,9 @@ class _Near:
             raise InputError(f"where: {key!r}: a tolerance is for one column of each stream")
         if tolerance is None or not all(is_numeric(field.type) for field in fields):
             raise InputError(
-                f"where: {key!r} are {fields[0].type} and {fields[1].type} with {tolerance!r}: "
-                "give numbers or times with a tolerance, or a function that returns true or false"
+                f"where: {key!r} are {fields[0].type} and {fields[1].type} with "
+                f"{shown(tolerance)}: give numbers or times with a tolerance, or a function that "
+                "returns true or false"
             )
         try:
             common = common_type(*fields)

@@ -18,6 +18,7 @@ from support import campaign
 
 import matwin
 from matwin.operators.semijoin import semijoin
+from matwin.storage.bounds import bound_place
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.units import in_units, parse_duration
@@ -212,6 +213,22 @@ def test_all_ways_to_write_a_duration_are_one(place: str) -> None:
     found = [each_place(table, way)[place]().read_all() for way in ways]
     assert all(other.equals(found[0]) for other in found[1:])
     assert found[0].num_rows > 0
+
+
+BEYOND = pa.scalar(-(2**62), pa.duration("s"))
+"""Arrow can hold it, Python can't: its text is an OverflowError."""
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("one side", "where")])
+def test_what_python_can_not_hold_is_refused_in_words(place: str) -> None:
+    with pytest.raises(InputError, match="4611686018427387904"):
+        each_place(moments([0, 5], pa.timestamp("s")), BEYOND)[place]().read_all()
+
+
+def test_a_bound_that_python_can_not_hold_is_refused_in_words() -> None:
+    far = pa.scalar(2**62, pa.timestamp("s", "UTC"))
+    with pytest.raises(InputError, match="has a time zone"):
+        bound_place(far, pa.timestamp("s"), "t")
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
