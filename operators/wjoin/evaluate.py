@@ -44,6 +44,9 @@ from .reaches import BackwardReach, ForwardReach
 class Backward:
     """Windows that rows probe as they come."""
 
+    copies = 1
+    """How often a row that comes is in memory."""
+
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
         is_hash: bool,
@@ -102,6 +105,9 @@ class Waiting:
 
 class Forward:
     """Windows of what is final, and rows that are not final yet."""
+
+    copies = 3
+    """How often a row that comes is in memory: when those that wait are joined and sorted."""
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,

@@ -27,6 +27,7 @@ READS_MAX = 8
 class GatheredPages:
     """All rows on pages: old ones, which have met each other in memory, and new ones."""
 
+    copies = 0  # a store counts its own
     is_step_due = False
     new_bytes = 0
     joined = "nothing joined"

@@ -54,6 +54,7 @@ from .slabs import Slabs
 PORTION_SHARE = 16
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
+WAITS_MAX = 100
 Engine = Backward | Forward | Slabs | LivePages | GatheredPages
 
 
@@ -84,6 +85,7 @@ class WindowLoop:
         self._told_at = self._stepped_at = 0.0
         self._watch = ProcessWatch(report)
         self._started = [0.0] * len(sources)
+        self._waits = 0  # since something was read
 
     def _feed(self, number: int, source: Source) -> Feed:
         name = self._question.names[number]
@@ -132,6 +134,7 @@ class WindowLoop:
         if number is None:  # nobody has anything to say: time to join what waits
             yield from self._step_if_due(is_idle=True)
             return
+        self._waits = 0
         feed = self._feeds[number]
         portion = feed.read(self._rows_at_a_time)
         if not feed.is_silent:
@@ -164,7 +167,15 @@ class WindowLoop:
             frontiers = [feed.frontier if knows else 0 for feed in self._feeds]
             return min(ready, key=lambda i: self._turn_of(i, frontiers[i]))
         self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
+        self._waits += 1
         return None
+
+    def _is_tight(self) -> bool:
+        """Whether a row of each stream is all that still fits, and pages are no way out: who is
+        ahead then waits for the others, for some seconds."""
+        if self._need.fits_pages or self._waits >= WAITS_MAX:
+            return False
+        return not self._has_room(len(self._feeds) * self._growth(1, self._need.row_bytes))
 
     def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
         """Who is furthest behind comes first, unless it has just had nothing to say."""
@@ -176,9 +187,11 @@ class WindowLoop:
         return inbox is None or self._feeds[number].has_rest or inbox.is_ready
 
     def _is_useful(self, number: int, silent: list[int]) -> bool:
-        """Whether a stream should be read while others are silent.  Live ones always: nobody knows
-        what holds them together.  A finite one waits for those that it is ahead of."""
-        if number in self._inboxes or not self._feeds[number].is_ordered:
+        """Whether a stream should be read while others are silent.  Live ones always, unless memory
+        is tight: nobody knows what holds them together.  A finite one waits for those that it is
+        ahead of."""
+        is_free = number in self._inboxes and not self._is_tight()
+        if is_free or not self._feeds[number].is_ordered:
             return True
         ahead = self._feeds[number].frontier
         return all(ahead <= self._feeds[i].frontier for i in silent)
@@ -186,11 +199,11 @@ class WindowLoop:
     def _rows_at_a_time(self, rows: int, size: int) -> int:
         """How many of so many rows of `size` bytes take a sixteenth of the budget, at least one."""
         share = self._options.budget_bytes // PORTION_SHARE
-        return max(1, share * rows // max(self._growth(rows, size), 1))
+        return max(1, share * rows // max(3 * (size + rows * 2 * BYTES_PER_ROW), 1))
 
     def _growth(self, rows: int, size: int) -> int:
-        """What so many rows of `size` bytes take in memory, sorting and arrays included."""
-        return 3 * (size + rows * 2 * BYTES_PER_ROW)
+        """What so many rows of `size` bytes take in memory, copies and arrays included."""
+        return self._engine.copies * size + 3 * rows * 2 * BYTES_PER_ROW
 
     def _frontiers(self) -> list[int]:
         return [feed.frontier for feed in self._feeds]

@@ -63,6 +63,8 @@ def _kept_blocks(
 class LivePages:
     """Old rows on pages, new ones in memory until a step pays."""
 
+    copies = 0  # a store counts its own
+
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, store: Store, *,
         bounds: str, arrivals: Sequence[str], materialize: str,

@@ -38,6 +38,9 @@ Refs = Sequence[Sequence[BlockRef]]
 class Slabs:
     """Old and new rows of every stream, in memory."""
 
+    copies = 2
+    """How often a row that comes is in memory: when its part is sorted."""
+
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
         threads: int,
