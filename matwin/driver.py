@@ -56,6 +56,7 @@ from .ways import Ways, ways_of
 
 PROGRESS_SECONDS = 0.1
 WAIT_SECONDS = 0.05
+WAITS_MAX = 100
 FEW_ROWS = 8
 
 
@@ -78,6 +79,7 @@ class Driver:
         self._store: Store | None = None
         self._new_bytes = 0
         self._has_news = False
+        self._waits = 0  # since something was read
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
         self._started = [0.0] * len(sources)
@@ -128,6 +130,7 @@ class Driver:
         self._tell()
 
     def _read(self, number: int) -> Iterator[Any]:
+        self._waits = 0
         feed = self._feeds[number]
         portion = feed.read(self._rows_at_a_time)
         if not feed.is_silent:
@@ -158,7 +161,17 @@ class Driver:
             frontiers = [feed.frontier if knows else 0 for feed in self._feeds]
             return min(ready, key=lambda i: self._turn_of(i, frontiers[i]))
         self._bell.wait_for([self._inboxes[i] for i in silent], WAIT_SECONDS)
+        self._waits += 1
         return None
+
+    def _is_tight(self) -> bool:
+        """Whether a row of each feed is all that still fits, and pages are no way out: who is ahead
+        then waits for the others, for some seconds."""
+        need = self._joining.need
+        if self._memory is None or need.fits_pages() or self._waits >= WAITS_MAX:
+            return False
+        row = self._engine.weight(1, need.row_bytes)
+        return not self._has_room(self._memory, len(self._feeds) * row)
 
     def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
         """Who is furthest behind comes first, unless it has just had nothing to say."""
@@ -170,9 +183,11 @@ class Driver:
         return inbox is None or self._feeds[number].has_rest or inbox.is_ready
 
     def _is_useful(self, number: int, silent: list[int]) -> bool:
-        """Whether a feed should be read while others are silent.  Live ones always: nobody knows
-        what holds them together.  A finite one waits for those that it is ahead of."""
-        if number in self._inboxes or not self._feeds[number].is_ordered:
+        """Whether a feed should be read while others are silent.  Live ones always, unless memory is
+        tight: nobody knows what holds them together.  A finite one waits for those that it is ahead
+        of."""
+        is_free = number in self._inboxes and not self._is_tight()
+        if is_free or not self._feeds[number].is_ordered:
             return True
         ahead = self._feeds[number].frontier
         return all(ahead <= self._feeds[i].frontier for i in silent)

@@ -31,6 +31,7 @@ from .kernels import expand
 
 ROOM_FIRST = 1 << 5
 PORTION_ROWS = 1 << 17
+WIDE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +199,14 @@ class Buffer:
         self._places = _roomier(self._places, room)
 
     def _keep(self, rows: pa.RecordBatch, size: int) -> None:
-        """Portions of like size become one: n rows that come singly are copied log n times."""
+        """Portions of like size become one: n rows that come singly are copied log n times.  Wide
+        ones do not: a copy of them has no room."""
         self._gather = None
         self.size += size
         parts = [rows]
         count = rows.num_rows
-        while self._portions and self._portions[-1].num_rows <= 2 * count < PORTION_ROWS:
+        most = 0 if size > WIDE_BYTES * rows.num_rows else PORTION_ROWS
+        while self._portions and self._portions[-1].num_rows <= 2 * count < most:
             parts.append(self._portions.pop())
             count += parts[-1].num_rows
         self._portions.append(pa.concat_batches(parts[::-1]) if len(parts) > 1 else rows)

@@ -49,6 +49,8 @@ class Backward(StreamsInMemory):
     """Windows that rows probe as they come."""
 
     step_bytes: int | None = 0
+    copies = 1
+    """How often a row that comes is in memory."""
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
@@ -118,6 +120,8 @@ class Forward(StreamsInMemory):
     """Windows of what is final, and rows that are not final yet."""
 
     step_bytes: int | None = 0
+    copies = 3
+    """How often a row that comes is in memory: when those that wait are joined and sorted."""
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,

@@ -45,6 +45,8 @@ class Slabs(StreamsInMemory):
     """Old and new rows of every stream, in memory."""
 
     step_bytes: int | None = None
+    copies = 2
+    """How often a row that comes is in memory: when its part is sorted."""
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,

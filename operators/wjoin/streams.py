@@ -26,6 +26,8 @@ class StreamsInMemory(ABC):
     step_bytes: int | None = None
     makes_room = False
     exceeds_offsets = False
+    copies = 3
+    """How often a row that comes is in memory."""
 
     @property
     def is_untouched(self) -> bool:
@@ -64,8 +66,8 @@ class StreamsInMemory(ABC):
         """What is counted against the budget at a step."""
 
     def weight(self, rows: int, size: int) -> int:
-        """What a portion takes."""
-        return weight_in_memory(rows, size)
+        """What a portion takes, copies and arrays included."""
+        return self.copies * size + 3 * rows * 2 * BYTES_PER_ROW
 
     def kept_bytes(self, frontiers: Sequence[int]) -> int:
         """What would be needed after a step: as much as now, where every portion is a step."""

@@ -8,8 +8,9 @@ nested loop).
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -345,6 +346,30 @@ def test_sorted_rows_that_are_too_wide_for_pages_go_slab_by_slab(join: str) -> N
     assert found.num_rows == 60
     assert 0 < report.peak_bytes <= SMALLEST
     assert report.pages_written == 0
+
+
+def test_a_live_stream_that_is_ahead_waits_where_its_rows_fit_neither_memory_nor_pages() -> None:
+    """The other one speaks late, not before the first is far ahead, if anybody lets it."""
+    is_ahead = threading.Event()
+    wide = pa.table({"t": np.arange(40), "s": ["w" * (SMALLEST // 10)] * 40})
+
+    def first() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(wide.to_batches(1)):
+            if number == 20:
+                is_ahead.set()
+            yield batch
+
+    def second() -> Iterator[pa.RecordBatch]:
+        is_ahead.wait(0.5)
+        yield from wide.to_batches(1)
+
+    sources = {
+        n: matwin.stream(make(), schema=wide.schema) for n, make in (("a", first), ("b", second))
+    }
+    found = matwin.window_join(
+        sources, time="t", windows={("a", "b"): (0, 0)}, memory=SMALLEST, page_size=PAGE
+    ).read_all()
+    assert found.num_rows == 40
 
 
 @pytest.mark.parametrize("form", ["auto", "slab"])
