@@ -183,9 +183,9 @@ class Driver:
         return inbox is None or self._feeds[number].has_rest or inbox.is_ready
 
     def _is_useful(self, number: int, silent: list[int]) -> bool:
-        """Whether a feed should be read while others are silent.  Live ones always, unless memory is
-        tight: nobody knows what holds them together.  A finite one waits for those that it is ahead
-        of."""
+        """Whether a feed should be read while others are silent.  Live ones always, unless memory
+        is tight: nobody knows what holds them together.  A finite one waits for those that it is
+        ahead of."""
         is_free = number in self._inboxes and not self._is_tight()
         if is_free or not self._feeds[number].is_ordered:
             return True

@@ -225,6 +225,10 @@ class Parts:
 
     def _in_turns(self, parts: Iterable[Iterator[Any]]) -> Iterator[Any]:
         """Results of several parts at a time, one of each in turn."""
+        if self._room.slots == 1:
+            for part in parts:
+                yield from part
+            return
         todo, running = iter(parts), deque[tuple[Iterator[Any], Future[Any]]]()
         with ThreadPoolExecutor(self._room.slots, "matwin-part") as pool:
 
