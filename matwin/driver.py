@@ -49,6 +49,7 @@ from .parts import Parts, Room
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
 from .shares import PORTION_SHARE, WALK_ROOM, ReadShare
+from .sizes import column_bytes
 from .sources import Source
 from .streams import Stream
 from .watch import ProcessWatch
@@ -302,10 +303,12 @@ class Driver:
         return True
 
     def _rows_fit_parts(self) -> bool:
-        """Whether a part has room for a few of the widest rows."""
-        room = Room.of(self._options)
+        """Whether a part has room for a few of the widest rows, and for as many pages of them: by
+        itself a batch of very many columns takes some megabytes."""
+        room, sides = Room.of(self._options), self._joining.sides
         row = self._joining.in_part(room.output_bytes).weight(1, self._joining.need.row_bytes)
-        return FEW_ROWS * row <= room.part_bytes
+        pages = sum(column_bytes(len(side.stored)) for side in sides)
+        return FEW_ROWS * (row + pages) <= room.part_bytes
 
     def _ways(self, engine: MemoryEngine) -> Ways:
         """What the ways beyond memory cost, by the rows that have been read."""

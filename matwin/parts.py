@@ -46,6 +46,7 @@ from .report import Report
 from .sampling import SAMPLE_ROWS, strided
 from .shares import GATHER_SHARE, OUTPUT_SHARE, PART_ROOM, WALK_ROOM
 from .side import OWN, own_rows
+from .sizes import batch_bytes
 
 COPIES = 2
 NUMBERS_BYTES = 12
@@ -123,7 +124,7 @@ class Parts:
         """Gather rows; the side with the most of them is put down when the share is used up."""
         if rows.num_rows == 0:
             return
-        size = rows.nbytes + NUMBERS_BYTES * rows.num_rows
+        size = batch_bytes(rows) + NUMBERS_BYTES * rows.num_rows
         while (held := sum(self._sizes)) and held + size > self._gather_room(held):
             self._put_down(int(np.argmax(self._sizes)))
         self._pool.take(size * COPIES)
