@@ -111,7 +111,7 @@ STEPS: dict[str, Callable[[int], object]] = {
 def seconds(step: Callable[[int], object], columns: int) -> float:
     """The processor's time, the least of some tries."""
     found = []
-    for _ in range(2):
+    for _ in range(4):
         began = time.process_time()
         step(columns)
         found.append(time.process_time() - began)
