@@ -34,7 +34,7 @@ from .feed import Portion
 from .finality import NOTHING, Finality
 from .judge import Judge
 from .matched import Finish, Result
-from .memory import MemoryDirection
+from .memory import FEW_PAIRS, MemoryDirection
 from .options import Options
 from .paged import PagedDirection
 from .report import Report
@@ -126,10 +126,8 @@ class Directions:
         self.step_bytes: int | None = 0 if is_live else None
         self.makes_room = False
         self.is_untouched = True
-        keeps_rows = directions[0].keeps_rows
-        block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
-        self._keeps_rows = keeps_rows
-        self._row_bytes = block_bytes + (SORTING_BYTES if keeps_rows else 8)
+        self._keeps_rows = directions[0].keeps_rows
+        self._block_bytes = max(d.judge.probe.bytes_per_row() for d in directions)
 
     @property
     def needed_bytes(self) -> int:
@@ -172,8 +170,13 @@ class Directions:
         """What a portion takes: in memory its copies and arrays too, a store counts its own."""
         if self.makes_room:
             return size * len(self.directions)
-        copies = 0 if self._keeps_rows else max(d.windows.copies for d in self.directions)
-        return (1 + copies) * (size + rows * self._row_bytes) * len(self.directions)
+        if self._keeps_rows:
+            each = size + rows * (self._block_bytes + SORTING_BYTES)
+        else:
+            copies = max(d.windows.copies for d in self.directions)
+            copies = max(copies, 2 if rows * rows > FEW_PAIRS else 1)
+            each = (1 + copies) * (size + 8 * rows) + 3 * rows * self._block_bytes
+        return each * len(self.directions)
 
     def take(self, feed: int, portion: Portion) -> Iterator[Any]:
         """Append rows to the windows."""

@@ -13,7 +13,7 @@ left bestmatch join
   right:    2 rows, 32 B, order of t not declared
   memory:   64 MiB in pages of 256 KiB, 2 threads
   plan:     memory, the cheapest that fits
-            memory    0.00 s  takes 768 B of 64 MiB
+            memory    0.00 s  takes 672 B of 64 MiB
             slabs         no  everything fits
             parts     0.00 s  2 parts, strips of x, 1.25 copies of a row
             walk      0.00 s  windows on pages, read by a schedule
