@@ -48,6 +48,7 @@ from .shares import PORTION_SHARE, ReadShare
 from .side import Side
 from .sources import Source, check_trace, two_sources
 from .streams import Sorted, Stream, stream
+from .watch import ProcessWatch
 
 EVALUATED_AT = "evaluated_at"
 PAGE_MIN = 1 << 12
@@ -126,6 +127,7 @@ class Evaluation:
             budget_bytes=options.budget_bytes // 2, page_bytes=options.page_bytes,
         )  # fmt: skip
         self._pages_before = (0, 0)
+        self._watch = ProcessWatch(self._report)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The results of every evaluation, marked with its time."""
@@ -143,11 +145,13 @@ class Evaluation:
                     for window in windows.values():
                         window.expire_key(self._before(at), "older than the period")
                     if self._is_due(at):
+                        self._watch.look()
                         self._last_evaluated = at
                         yield from self._evaluated(at, store, windows, schema)
                 self._count(store, Report())
         except BudgetError as e:
             raise self._announced(e) from e
+        self._watch.look()
         self._report.is_done = True
 
     def _window(self, store: Store, name: str) -> Window:
