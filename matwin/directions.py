@@ -117,6 +117,8 @@ class Direction:
 class Directions:
     """All directions of a join."""
 
+    joins_at_once = False
+
     def __init__(
         self, directions: Sequence[Direction], options: Options, report: Report, *, is_live: bool
     ) -> None:

@@ -81,6 +81,7 @@ class Driver:
         self._new_bytes = 0
         self._has_news = False
         self._waits = 0  # since something was read
+        self._weight_max = 0
         self._stepped_at = time.monotonic()
         self._told_at = 0.0
         self._started = [0.0] * len(sources)
@@ -144,8 +145,11 @@ class Driver:
         self._joining.need.see(portion.rows)
         self._new_bytes += portion.size
         weight = self._engine.weight(portion.rows.num_rows, portion.size)
-        if self._memory is not None and not self._has_room(self._memory, weight):
-            yield from self._made_room(self._memory)  # a row that is wider than those before
+        self._weight_max = max(self._weight_max, weight)
+        engine = self._memory
+        if engine is not None and engine.joins_at_once and not self._has_room(engine, weight):
+            # No step here: the feed's frontier is past rows that have not been taken yet.
+            yield from self._move_to_pages("the windows do not fit the memory")
         yield from self._engine.take(number, portion)
         if portion.rejected is not None:
             yield from self._joining.rejected(number, portion.rejected)
@@ -254,9 +258,10 @@ class Driver:
         return size <= self._options.budget_bytes // part
 
     def _portion_bytes(self) -> int:
-        """What the next portion takes: a sixteenth of the budget, or a single row."""
+        """What the next portion takes: a sixteenth of the budget, a single row, or as much as those
+        before."""
         row = self._engine.weight(1, self._joining.need.row_bytes)
-        return max(self._options.budget_bytes // PORTION_SHARE, row)
+        return max(self._options.budget_bytes // PORTION_SHARE, row, self._weight_max)
 
     def _made_room(self, engine: MemoryEngine) -> Iterator[Any]:
         """A step to make room in memory, if it fits; where it would leave little, on to pages."""

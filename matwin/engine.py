@@ -58,6 +58,10 @@ class MemoryEngine(Engine, Protocol):
     """An engine whose rows are in memory, and can go elsewhere."""
 
     @property
+    def joins_at_once(self) -> bool:
+        """Whether rows are joined when they are taken, which must fit the memory then."""
+
+    @property
     def is_untouched(self) -> bool:
         """Whether no rows have been joined yet, so that all of them can be divided."""
 

@@ -49,6 +49,7 @@ class Backward(StreamsInMemory):
     """Windows that rows probe as they come."""
 
     step_bytes: int | None = 0
+    joins_at_once = True
     copies = 1
     """How often a row that comes is in memory."""
 

@@ -26,6 +26,7 @@ class StreamsInMemory(ABC):
     step_bytes: int | None = None
     makes_room = False
     exceeds_offsets = False
+    joins_at_once = False
     copies = 3
     """How often a row that comes is in memory."""
 

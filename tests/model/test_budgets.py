@@ -66,6 +66,24 @@ def test_sorted_inputs_go_slab_by_slab_and_nothing_is_written(how: str) -> None:
     assert any("slab by slab" in decision for decision in report.decisions)
 
 
+@pytest.mark.parametrize("how", ["left", "full", "semi"])
+@pytest.mark.parametrize("columns", [3, 200])
+def test_sorted_portions_that_take_more_than_expected(how: str, columns: int) -> None:
+    """A portion that takes more than the memory has left is not left out of the step that makes
+    room for it, though its feed has told already how far it goes."""
+    ids = np.arange(2000)
+    widths = [3000 if n > 300 and n % 37 == 0 else n % 5 for n in ids.tolist()]
+    payload = {f"c{number}": ids for number in range(columns)}
+    table = pa.table({"t": ids, "p": ["p" * width for width in widths], **payload})
+    join = matwin.epsilon_join if how == "semi" else matwin.bestmatch_join
+    for memory in range(1024, 2048, 256):
+        found = join(
+            table, table, on={"t": 0}, how=how, memory=f"{memory}KiB", page_size="32KiB"
+        ).read_all()
+        times = found["t" if how == "semi" else "t_left"].to_pylist()
+        assert sorted(times) == ids.tolist(), memory
+
+
 def test_a_window_wider_than_the_memory_is_paged() -> None:
     left, right = (table(3000, seed, is_sorted=True, ties=100) for seed in (1, 2))
     expected, _ = joined("left", left, right, best=True)
