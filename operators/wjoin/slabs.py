@@ -28,10 +28,10 @@ from matwin.feed import Portion
 from matwin.report import Report
 from matwin.storage.columns import INT64_MIN
 
-from .block import Blocks
+from .block import BYTES_PER_ROW, Blocks
 from .needed import needed_from
 from .output import Output
-from .parts import MemoryPart, needed_bytes
+from .parts import SORTING_BYTES, MemoryPart, needed_bytes
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BlockRef, MergeReach
@@ -109,6 +109,10 @@ class Slabs(StreamsInMemory):
     def _needed(self, frontiers: Sequence[int]) -> list[int]:
         upper = self._question.constraints.bounds(self._bounds)
         return needed_from(frontiers, upper, is_float=self._question.is_float)
+
+    def weight(self, rows: int, size: int) -> int:
+        """What a portion takes: its rows and arrays, and a copy and words while they are sorted."""
+        return self.copies * size + rows * (BYTES_PER_ROW + SORTING_BYTES)
 
     @property
     def is_untouched(self) -> bool:
