@@ -45,7 +45,7 @@ from .feed import Feed, items_of
 from .inbox import Bell, Inbox
 from .options import Options
 from .paged import TooManyTies
-from .parts import Parts, Room
+from .parts import Parts, Room, may_walk
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
 from .shares import PORTION_SHARE, WALK_ROOM, ReadShare
@@ -308,12 +308,12 @@ class Driver:
         return True
 
     def _rows_fit_parts(self) -> bool:
-        """Whether a part has room for a few of the widest rows, and for as many pages of them: by
-        itself a batch of very many columns takes some megabytes."""
+        """Whether a part has room for a few of the widest rows, and for as many pages of them (by
+        itself a batch of very many columns takes some megabytes), and could be walked."""
         room, sides = Room.of(self._options), self._joining.sides
         row = self._joining.in_part(room.output_bytes).weight(1, self._joining.need.row_bytes)
         pages = sum(column_bytes(len(side.stored)) for side in sides)
-        return FEW_ROWS * (row + pages) <= room.part_bytes
+        return may_walk(self._options) and FEW_ROWS * (row + pages) <= room.part_bytes
 
     def _ways(self, engine: MemoryEngine) -> Ways:
         """What the ways beyond memory cost, by the rows that have been read."""

@@ -33,7 +33,6 @@ import pyarrow as pa
 
 from matwin.scheduler.division import Plan
 from matwin.scheduler.layout import ANCHOR, Int64s
-from matwin.storage.errors import BudgetError
 from matwin.storage.lanes import Lanes
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
@@ -58,6 +57,7 @@ GATHER_BYTES_MAX, PART_BYTES_MAX = 2**28, 2**30
 PART_BYTES_WORTH = 2**24
 """Two threads take turns in Python: 1M rows a side in 9.6 MB took 2.4 s in parts of 3 MB on two
 threads, and 1.2 s in parts of 6 MB on one."""
+PAGE_MIN = 1 << 12
 DEPTH_MAX = 6
 SAMPLED_PAGES = 16
 _END = object()
@@ -319,15 +319,14 @@ def portion_of(cutting: Cutting, feed: int, rows: pa.RecordBatch) -> Portion:
     return Portion(rows, cutting.sides[feed].order_keys(rows), None, rows.nbytes)
 
 
+def may_walk(options: Options) -> bool:
+    """Whether the budget leaves enough for a walk beside the lanes."""
+    return smallest_budget(PAGE_MIN) <= int(options.budget_bytes * WALK_ROOM)
+
+
 def _smaller(options: Options) -> Options:
     """What a walk has while the lanes are there."""
-    memory = int(options.budget_bytes * WALK_ROOM)
-    page = options.page_bytes
-    while smallest_budget(page) > memory and page > 1 << 12:
-        page //= 2
-    if smallest_budget(page) > memory:
-        raise BudgetError(
-            "a part of the join does not fit, and the budget is too small to walk it",
-            smallest_bytes=2 * options.budget_bytes,
-        )
+    memory, page = int(options.budget_bytes * WALK_ROOM), options.page_bytes
+    while smallest_budget(page) > memory and page > PAGE_MIN:
+        page = max(page // 2 // PAGE_MIN * PAGE_MIN, PAGE_MIN)
     return replace(options, memory=memory, page_size=page, trace=None)
