@@ -173,7 +173,8 @@ class Directions:
         if self.makes_room:
             return size * len(self.directions)
         if self._keeps_rows:
-            each = size + rows * (self._block_bytes + SORTING_BYTES)
+            # Pages and rows are both there while a part is loaded, rows and arrays afterwards.
+            each = size + max(size, rows * (self._block_bytes + SORTING_BYTES))
         else:
             copies = max(d.windows.copies for d in self.directions)
             copies = max(copies, 2 if rows * rows > FEW_PAIRS else 1)

@@ -170,13 +170,13 @@ class Driver:
         return None
 
     def _is_tight(self) -> bool:
-        """Whether a row of each feed is all that still fits, and pages are no way out: who is ahead
+        """Whether hardly a row of each feed still fits, and pages are no way out: who is ahead
         then waits for the others, for some seconds."""
         need = self._joining.need
         if self._memory is None or need.fits_pages() or self._waits >= WAITS_MAX:
             return False
         row = self._engine.weight(1, need.row_bytes)
-        return not self._has_room(self._memory, len(self._feeds) * row)
+        return not self._has_room(self._memory, (len(self._feeds) + 1) * row)
 
     def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
         """Who is furthest behind comes first, unless it has just had nothing to say."""

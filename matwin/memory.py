@@ -33,6 +33,7 @@ from .output import BATCH_ROWS
 from .sizes import batch_bytes
 
 FEW_PAIRS = 400_000
+WIDE_BYTES = 1 << 16
 PAIR_BYTES = 48
 OFFSETS_MAX = 2**31 - 2**28
 MANY_PAIRS = 1 << 14
@@ -87,9 +88,11 @@ class Rows:
         self.rows += batch.num_rows
         self.size += size
         # Portions of like size become one, so that n rows that come singly are copied log n times.
+        # Wide ones do not: a copy of them has no room, and one by one they can be dropped.
         parts = [Portion.of(batch, keys, size)]
         rows = batch.num_rows
-        while self.portions and self.portions[-1].batch.num_rows <= 2 * rows < 1 << 16:
+        most = 0 if size > WIDE_BYTES * rows else 1 << 16
+        while self.portions and self.portions[-1].batch.num_rows <= 2 * rows < most:
             parts.append(self.portions.pop())
             rows += parts[-1].batch.num_rows
         self.portions.append(_joined(parts[::-1]))

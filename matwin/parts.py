@@ -48,7 +48,6 @@ from .shares import GATHER_SHARE, OUTPUT_SHARE, PART_ROOM, WALK_ROOM
 from .side import OWN, own_rows
 from .sizes import batch_bytes
 
-COPIES = 2
 NUMBERS_BYTES = 12
 """A row's part, place and order while rows are put down: 24 bytes, and there are two copies."""
 DIVIDES = 0.6
@@ -99,6 +98,8 @@ class Parts:
         report: Report, *, depth: int = 0,
     ) -> None:  # fmt: skip
         self._depth = depth
+        # Rows as they came, and all their copies in order of their parts.
+        self._copies = 1 + max(1.0, plan.replication)
         self._joining = joining
         self._cutting = joining.cutting
         self._cut = cut
@@ -117,7 +118,7 @@ class Parts:
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes: it gathers, and is copied when it is put down."""
-        return size * COPIES
+        return int(size * self._copies)
 
     # ── rows in ──────────────────────────────────────────────────────────────────────────────
 
@@ -131,9 +132,14 @@ class Parts:
         if rows.num_rows == 0:
             return
         size = batch_bytes(rows) + NUMBERS_BYTES * rows.num_rows
+        if rows.num_rows > 1 and size > self._gather_room(sum(self._sizes)):
+            half = rows.num_rows // 2
+            self.gather(feed, rows.slice(0, half))
+            self.gather(feed, rows.slice(half))
+            return
         while (held := sum(self._sizes)) and held + size > self._gather_room(held):
             self._put_down(int(np.argmax(self._sizes)))
-        self._pool.take(size * COPIES)
+        self._pool.take(int(size * self._copies))
         self._waiting[feed].append(rows)
         self._sizes[feed] += size
 
@@ -142,7 +148,7 @@ class Parts:
         pool = self._pool
         free = pool.budget_bytes - pool.write_space - pool.held_bytes - 2 * pool.file.page_size
         share = min(int(pool.budget_bytes * GATHER_SHARE), GATHER_BYTES_MAX)
-        return min(share, gathered + free // COPIES)
+        return min(share, gathered + int(free / self._copies))
 
     def _put_down(self, feed: int) -> None:
         """Bring what waits into its parts."""
@@ -160,7 +166,7 @@ class Parts:
         for part in np.flatnonzero(np.diff(edges)).tolist():
             first, limit = int(edges[part]), int(edges[part + 1])
             self._lanes[feed].append(part, taken.slice(first, limit - first))
-        self._pool.give_back(size * COPIES)
+        self._pool.give_back(int(size * self._copies))
 
     def _places(
         self, feed: int, rows: pa.RecordBatch

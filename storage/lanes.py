@@ -47,7 +47,13 @@ class Lanes:
         return self._lanes.get(number) or Lane()
 
     def append(self, number: int, rows: pa.RecordBatch) -> None:
-        """Put rows down at the end of a lane."""
+        """Put rows down at the end of a lane, in pages that are no larger than others': while one
+        is made there are two copies of it."""
+        if rows.nbytes > self._pool.file.page_size and rows.num_rows > 1:
+            half = rows.num_rows // 2
+            self.append(number, rows.slice(0, half))
+            self.append(number, rows.slice(half))
+            return
         page_id = PageId(self._window, self._next_page)
         self._next_page += 1
         data = encode_rows(page_id, rows, self._pool.mark(self._window))

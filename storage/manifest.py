@@ -125,6 +125,7 @@ def _unpacked_states(
 def _check_state(state: WindowState) -> None:
     if state.form not in FORMS or state.grid is None:
         raise ValueError(f"no form {state.form!r}")
+    _ = state.schema.names  # UnicodeDecodeError, a ValueError, where one is not UTF-8
     pages = [ref.page_id.page for ref in state.refs]
     if len(set(pages)) < len(pages) or max(pages, default=-1) >= state.next_page:
         raise ValueError("page numbers that come twice or were never given")

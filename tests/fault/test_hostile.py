@@ -210,6 +210,18 @@ def test_every_field_of_a_manifest_is_looked_at(field: str) -> None:
             unpack_states(packed(manifest, data), "here", PAGE)
 
 
+def test_a_column_name_that_is_not_text() -> None:
+    schema = pa.schema([("naive", pa.int64())]).serialize().to_pybytes()
+    with opened_memory() as store:
+        window = store.window("w", SCHEMA, on=ON)
+        window.append(rows(range(100)))
+        data = pack_states({"w": (0, window.state())})
+    manifest = pa.ipc.open_stream(data).read_all().to_pylist()
+    manifest[0]["schema"] = schema.replace(b"naive", b"na\xe1ve")
+    with pytest.raises(CorruptPage, match="can't decode"):
+        unpack_states(packed(manifest, data), "here", PAGE)
+
+
 def test_two_windows_of_one_number() -> None:
     with opened_memory() as store:
         window = store.window("w", SCHEMA, on=ON)
