@@ -118,7 +118,7 @@ class Parts:
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes: it gathers, and is copied when it is put down."""
-        return int(size * self._copies)
+        return int(self._copies * (size + NUMBERS_BYTES * rows))
 
     # ── rows in ──────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +131,7 @@ class Parts:
         """Gather rows; the side with the most of them is put down when the share is used up."""
         if rows.num_rows == 0:
             return
-        size = batch_bytes(rows) + NUMBERS_BYTES * rows.num_rows
+        size = self.weight(rows.num_rows, batch_bytes(rows))
         if rows.num_rows > 1 and size > self._gather_room(sum(self._sizes)):
             half = rows.num_rows // 2
             self.gather(feed, rows.slice(0, half))
@@ -139,16 +139,16 @@ class Parts:
             return
         while (held := sum(self._sizes)) and held + size > self._gather_room(held):
             self._put_down(int(np.argmax(self._sizes)))
-        self._pool.take(int(size * self._copies))
+        self._pool.take(size)
         self._waiting[feed].append(rows)
         self._sizes[feed] += size
 
     def _gather_room(self, gathered: int) -> int:
-        """How much may gather: the share, or what others leave of the budget."""
+        """How much may gather, copies included: the share, or what others leave of the budget."""
         pool = self._pool
         free = pool.budget_bytes - pool.write_space - pool.held_bytes - 2 * pool.file.page_size
-        share = min(int(pool.budget_bytes * GATHER_SHARE), GATHER_BYTES_MAX)
-        return min(share, gathered + int(free / self._copies))
+        share = min(pool.budget_bytes * GATHER_SHARE, GATHER_BYTES_MAX)
+        return min(int(self._copies * share), gathered + free)
 
     def _put_down(self, feed: int) -> None:
         """Bring what waits into its parts."""
@@ -166,7 +166,7 @@ class Parts:
         for part in np.flatnonzero(np.diff(edges)).tolist():
             first, limit = int(edges[part]), int(edges[part + 1])
             self._lanes[feed].append(part, taken.slice(first, limit - first))
-        self._pool.give_back(int(size * self._copies))
+        self._pool.give_back(size)
 
     def _places(
         self, feed: int, rows: pa.RecordBatch
