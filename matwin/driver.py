@@ -36,6 +36,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.counters import Counters
 from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
@@ -87,6 +88,7 @@ class Driver:
         self._started = [0.0] * len(sources)
         self._watch = ProcessWatch(report)
         self._pages_before = (report.pages_read, report.pages_written)
+        self._walked = Counters()
         report.budget_bytes = options.budget_bytes
 
     def _feed(self, number: int, sources: Sequence[Source], report: SideReport) -> Feed:
@@ -276,8 +278,8 @@ class Driver:
             yield from self._move_to_pages("the windows do not fit the memory")
 
     def _pays(self, needed: int) -> bool:
-        """Whether it pays to stay in memory: half of it is free, or the next step would come soon.
-        Rows that are too wide for pages stay as long as there is room for another."""
+        """Whether it pays to stay in memory: with less than half of it free the next step would
+        come soon.  Rows that are too wide for pages stay as long as there is room for another."""
         if not self._joining.need.fits_pages():
             return self._stays_below(needed + self._portion_bytes(), 1)
         return self._stays_below(needed, 2)
@@ -299,7 +301,9 @@ class Driver:
         if ways.division is None or not ways.prefers_parts:
             return False
         store = self._open_store()
-        parts = Parts(self._joining, *ways.division, store, self._options, self._report)
+        parts = Parts(
+            self._joining, *ways.division, store, self._options, self._report, self._walked
+        )
         self._memory, self._engine = None, parts
         self._report.decide(f"parts: the windows do not fit the memory; {ways['parts'].why}")
         for feed, batch in _poured(engine, store.pool):
@@ -363,8 +367,8 @@ class Driver:
     def _count_pages(self) -> None:
         assert self._store is not None
         counters, (reads, writes) = self._store.pool.counters, self._pages_before
-        self._report.pages_read = reads + counters.reads
-        self._report.pages_written = writes + counters.writes
+        self._report.pages_read = reads + counters.reads + self._walked.reads
+        self._report.pages_written = writes + counters.writes + self._walked.writes
         self._count(counters.bytes_peak)
 
     def _count(self, size: int) -> None:

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from matwin.scheduler.division import Plan
 from matwin.scheduler.layout import ANCHOR, Int64s
-from matwin.storage.lanes import Lanes
+from matwin.storage.counters import Counters
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 
@@ -95,9 +95,11 @@ class Parts:
 
     def __init__(
         self, joining: Joining, cut: Cut, plan: Plan, store: Store, options: Options,
-        report: Report, *, depth: int = 0,
+        report: Report, walked: Counters, *, depth: int = 0,
     ) -> None:  # fmt: skip
+        """`walked` counts the pages of parts that are walked: those are in stores of their own."""
         self._depth = depth
+        self._walked_pages = walked
         # Rows as they came, and all their copies in order of their parts.
         self._copies = 1 + max(1.0, plan.replication)
         self._joining = joining
@@ -276,7 +278,7 @@ class Parts:
         yield from again.advance([DONE] * len(self._lanes))
 
     def _divided_again(self, part: int, size: int) -> Parts | None:
-        rows = [self._sample(lanes, part) for lanes in self._lanes]
+        rows = [self._sample(feed, part) for feed in range(len(self._lanes))]
         held = [lanes.lane(part) for lanes in self._lanes]
         weights = [self._engine.weight(lane.rows, lane.size) / max(lane.rows, 1) for lane in held]
         found = self._cutting.planned(
@@ -290,12 +292,15 @@ class Parts:
             return None
         return Parts(
             self._joining, cut, plan, self._store, self._options, self._report,
-            depth=self._depth + 1,
+            self._walked_pages, depth=self._depth + 1,
         )  # fmt: skip
 
-    def _sample(self, lanes: Lanes, part: int) -> list[pa.RecordBatch]:
+    def _sample(self, feed: int, part: int) -> list[pa.RecordBatch]:
+        """Some rows of a part, without their payload."""
+        lanes, names = self._lanes[feed], self._cutting.columns(feed)
         stride = max(1, lanes.lane(part).rows // SAMPLE_ROWS)
-        return list(strided(lanes.peeked(part, SAMPLED_PAGES), stride))
+        pages = lanes.peeked(part, SAMPLED_PAGES)
+        return list(strided((page.select(names) for page in pages), stride))
 
     def _walked(self, part: int) -> Iterator[Any]:
         """A part that nothing divides, on pages of a store of its own."""
@@ -316,8 +321,8 @@ class Parts:
                 for batch in lanes.taken(part):
                     yield from moved.engine.take(feed, portion_of(self._cutting, feed, batch))
             yield from moved.engine.advance([DONE] * len(self._lanes))
-            self._report.pages_read += store.pool.counters.reads
-            self._report.pages_written += store.pool.counters.writes
+            self._walked_pages.reads += store.pool.counters.reads
+            self._walked_pages.writes += store.pool.counters.writes
 
 
 def portion_of(cutting: Cutting, feed: int, rows: pa.RecordBatch) -> Portion:

@@ -43,7 +43,8 @@ def drawn(
     rows = sum(batch.num_rows for batch in held)
     stride = max(1, rows // SAMPLE_ROWS)
     times = 1 if is_all else UNKNOWN
-    return Drawn([b.select(names) for b in strided(held, stride)], float(times * max(rows, 1)))
+    some = strided((batch.select(names) for batch in held), stride)
+    return Drawn(list(some), float(times * max(rows, 1)))
 
 
 def _of_source(source: Source, side: Side, names: Sequence[str]) -> list[pa.RecordBatch]:
@@ -53,10 +54,10 @@ def _of_source(source: Source, side: Side, names: Sequence[str]) -> list[pa.Reco
 
 
 def strided(batches: Iterable[pa.RecordBatch], stride: int) -> Iterator[pa.RecordBatch]:
-    """Every n-th row."""
+    """Every n-th row, in memory of its own."""
     first = 0
     for batch in batches:
         at = np.arange(first, batch.num_rows, stride)
         first = (first - batch.num_rows) % stride
         if len(at):
-            yield batch.take(pa.array(at)) if stride > 1 else batch
+            yield batch.take(pa.array(at))

@@ -109,6 +109,7 @@ def test_what_nothing_divides_is_walked() -> None:
     found, report = joined("epsilon", left, left, on={"t": 0}, how="semi", **SMALL)
     assert sorted(found["n"].to_pylist()) == list(range(3000))
     assert any(d.startswith("pages: ") for d in report.decisions), report.decisions
+    assert report.pages_read > 0
 
 
 def test_the_same_bytes_however_often() -> None:
