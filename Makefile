@@ -31,7 +31,7 @@ test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 
 campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)
 	@mkdir -p build
-	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup -m proof --proof build/proof.md $(ARGS)
+	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup -m proof --proof=build/proof.md $(ARGS)
 
 check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	$(BIN)/ruff check .
