@@ -30,15 +30,17 @@ import pyarrow as pa
 from matwin.scheduler import Pair, Walk, reach_of
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
 from matwin.storage.errors import BudgetError
+from matwin.storage.frame import Pinned
 from matwin.storage.materialize import Window
 from matwin.storage.runs import PageRef
 from matwin.storage.store import Store
 from matwin.storage.units import format_size
 
+from .block import Block, Blocks
 from .candidates import Candidates, joined
 from .judge import Found, Judge
 from .matched import Finish, Matched, Result, unmatched_rows
-from .paging import Shares, blocks_of_pages, planned
+from .paging import Shares, planned
 from .report import Report
 from .sizes import cuts
 
@@ -172,7 +174,6 @@ class _Step(Generic[Result]):
         self._no_base_rows = pa.RecordBatch.from_pylist([], schema=base_schema)
         aside = direction.feeds.append_bytes if direction.feeds else 0
         self._shares = Shares.of(self._pool, self._judge, [*probes, *bases], aside)
-        self._blocks = blocks_of_pages(self._judge, self._shares.frames + self._shares.read_ahead)
 
     def run(self) -> Iterator[Result]:
         """Judge every probe page."""
@@ -229,7 +230,7 @@ class _Step(Generic[Result]):
         return _Visit(pair, next(self._search(pair, *stretch)))
 
     def _search(self, pair: Pair, first: int, limit: int) -> Iterator[Found]:
-        probe, base = self._blocks(pair.left, "probe"), self._blocks(pair.right, "base")
+        probe, base = _block(pair.left, self._judge.probe), _block(pair.right, self._judge.base)
         return self._judge.search(
             probe, base, (pair.left.batch, pair.right.batch), capacity=self._shares.capacity,
             first=first, limit=limit, orders=self._orders(pair.left_ref), with_keys=True,
@@ -377,6 +378,14 @@ class _Step(Generic[Result]):
         at = np.empty(len(places), np.int64)
         at[order] = np.arange(len(places))
         return pa.concat_batches(parts), at[back]
+
+
+def _block(page: Pinned, blocks: Blocks) -> Block:
+    """A page's block: made once, and kept while the walk holds the page."""
+    if page.block is None:
+        page.block = blocks.of(page.batch)
+    block: Block = page.block
+    return block
 
 
 def _page_names(window: Window) -> list[str]:

@@ -17,22 +17,17 @@ unless what it keeps open, reckoned at `PARTIAL_RATIO` pairs a row, exceeds the 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from matwin.scheduler import Reach, Schedule, plan
 from matwin.storage.errors import BudgetError
-from matwin.storage.frame import Pinned
-from matwin.storage.layout import PageId
 from matwin.storage.pool import BufferPool
 from matwin.storage.runs import PageRef
 from matwin.storage.units import format_size
 
-from .block import Block
 from .judge import Judge
 from .output import BATCH_ROWS
 
@@ -139,31 +134,3 @@ def _open_pages(schedule: Schedule) -> int:
     np.add.at(change, first, 1)
     np.add.at(change, last + 1, -1)
     return int(change.cumsum().max())
-
-
-class _PageBlocks:
-    """Blocks of pages that are in frames, made once and kept while they are used."""
-
-    def __init__(self, judge: Judge, limit: int) -> None:
-        self._makers = {"probe": judge.probe.of, "base": judge.base.of}
-        self._limit = limit
-        self._kept: OrderedDict[PageId, Block] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, page: Pinned, role: str) -> Block:
-        with self._lock:
-            block = self._kept.get(page.page_id)
-            if block is not None:
-                self._kept.move_to_end(page.page_id)
-                return block
-        block = self._makers[role](page.batch)
-        with self._lock:
-            self._kept[page.page_id] = block
-            while len(self._kept) > self._limit:
-                self._kept.popitem(last=False)
-        return block
-
-
-def blocks_of_pages(judge: Judge, limit: int) -> Callable[[Pinned, str], Block]:
-    """A function that gives a pinned page's block."""
-    return _PageBlocks(judge, limit)

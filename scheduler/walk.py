@@ -7,9 +7,10 @@ A page is pinned when its move loads it and let go when the schedule evicts it, 
 holds for a walk is never more than ``schedule.frames + read_ahead`` pages.  `frames_for` says how
 many frames a budget allows.
 
-Pairs come to one consumer (`pairs`) or to a kernel on several threads (`each`), whose results leave
-in the order of the schedule.  A page whose visits are still running is not let go.  Whatever fails,
-the file, the kernel or the consumer, every pin is released.
+Pairs come to one consumer, one by one (`pairs`) or as many as are in frames together (`together`),
+or to a kernel on several threads (`each`), whose results leave in the order of the schedule.  A
+page whose visits are still running is not let go.  Whatever fails, the file, the kernel or the
+consumer, every pin is released.
 
 Pages that are in frames already when the walk begins cost no read, so that the pool may read fewer
 pages than planned, but never more.
@@ -19,12 +20,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import TypeVar
+
+import numpy as np
 
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.frame import Pinned
@@ -34,7 +37,7 @@ from matwin.storage.runs import PageRef
 from matwin.storage.units import format_size
 
 from .choose import FRAMES_MIN
-from .reach import whole_number
+from .reach import Reach, whole_number
 from .schedule import LEFT, RIGHT, Move, PageAt, Schedule, Stretch
 
 READ_AHEAD = 2
@@ -51,6 +54,11 @@ class Pair:
     right: Pinned
     left_ref: PageRef
     right_ref: PageRef
+
+    @property
+    def page_ids(self) -> tuple[PageId, PageId]:
+        """Which pages."""
+        return self.left_ref.page_id, self.right_ref.page_id
 
 
 def frames_for(
@@ -80,7 +88,10 @@ def frames_for(
 
 
 class Walk:
-    """One walk of a schedule over the pages of two windows, or of one with itself."""
+    """One walk of a schedule over the pages of two windows, or of one with itself.
+
+    The right pages may be of several windows, those of each window next to each other.
+    """
 
     def __init__(
         self,
@@ -108,6 +119,7 @@ class Walk:
         self._left, self._right = left, right
         self._read_ahead = read_ahead
         self._left_name, self._right_name = _name(pool, left), _name(pool, right)
+        self._names = {window: pool.name_of(window) for window in _windows(right)}
 
     def pairs(self) -> Iterator[Pair]:
         """The pairs one after the other; pages are read ahead meanwhile."""
@@ -119,6 +131,29 @@ class Walk:
                     self._note("visit", pair)
                     yield pair
                     self._note("visited", pair)
+
+    def together(self, columns: int = 1) -> Iterator[tuple[list[Pair], bool]]:
+        """Pairs whose pages are all in frames: of up to `columns` left pages everything that they
+        meet (True), or, where that does not fit the frames, some of what one of them meets."""
+        with self._started() as loader:
+            lot = _Lot(self._schedule.reach, columns)
+            while (move := loader.coming) is not None:
+                yield from self._handed_over(lot.leaving(loader.leaving))
+                self._take(loader, move)
+                for left, right in move.visits:
+                    yield from self._handed_over(lot.full())
+                    lot.add(left, self._pair(loader, left, right))
+            yield from self._handed_over(lot.rest())
+
+    def _handed_over(
+        self, lots: Iterable[tuple[list[Pair], bool]]
+    ) -> Iterator[tuple[list[Pair], bool]]:
+        for pairs, is_whole in lots:
+            for pair in pairs:
+                self._note("visit", pair)
+            yield pairs, is_whole
+            for pair in pairs:
+                self._note("visited", pair)
 
     def each(self, kernel: Callable[[Pair], Result], *, workers: int = 2) -> Iterator[Result]:
         """What the kernel makes of every pair, in the order of the schedule."""
@@ -132,7 +167,7 @@ class Walk:
         with self._started() as loader, ThreadPoolExecutor(workers, "matwin-visit") as executor:
             try:
                 while (move := loader.coming) is not None:
-                    while any(loader.is_leaving(pair) for pair, _ in running):
+                    while any(loader.leaving in pair.page_ids for pair, _ in running):
                         yield running.popleft()[1].result()
                     self._take(loader, move)
                     for left, right in move.visits:
@@ -198,11 +233,18 @@ class Walk:
         others = list(dict.fromkeys(met))  # a self-join's pairs go both ways
         if not others:
             return "for a page to come"
-        is_left = move.page.side == LEFT
-        refs, name = (self._right, self._right_name) if is_left else (self._left, self._left_name)
-        shown = ", ".join(str(refs[at].page_id.page) for at in others[:NAMES_SHOWN])
+        refs = self._right if move.page.side == LEFT else self._left
+        shown = self._numbered([refs[at].page_id for at in others[:NAMES_SHOWN]])
         more = f" and {len(others) - NAMES_SHOWN} more" if len(others) > NAMES_SHOWN else ""
-        return f"meets {name} {shown}{more}"
+        return f"meets {shown}{more}"
+
+    def _numbered(self, pages: Sequence[PageId]) -> str:
+        """Pages by the names of their windows and their numbers."""
+        windows = groupby(pages, key=lambda page: page.window)
+        return ", ".join(
+            f"{self._pool.name_of(window)} {', '.join(str(page.page) for page in own)}"
+            for window, own in windows
+        )
 
     def _layout(self) -> str:
         """The layout as JSON, for the trace."""
@@ -215,13 +257,20 @@ class Walk:
             "explain": schedule.explain(),
             "left": [ref.page_id.page for ref in self._left],
             "right": [] if is_self else [ref.page_id.page for ref in self._right],
+            "right_windows": [] if is_self else self._right_windows(),
             "is_self": is_self,
             "reach": schedule.reach.triples(),
         }
         return json.dumps(layout, separators=(",", ":"))
 
+    def _right_windows(self) -> list[tuple[str, int]]:
+        """Which of the right pages are of which window: names, and how many follow each other."""
+        windows = groupby(ref.page_id.window for ref in self._right)
+        return [(self._names[window], len(list(own))) for window, own in windows]
+
     def _note(self, event: str, pair: Pair) -> None:
-        mate = (self._right_name, pair.right_ref.page_id.page)
+        right = pair.right_ref.page_id
+        mate = (self._names[right.window], right.page)
         self._pool.note(event, self._left_name, "", page=pair.left_ref.page_id.page, mate=mate)
 
 
@@ -237,6 +286,55 @@ class _Load:
     begins: Stretch | None
 
 
+class _Lot:
+    """Pairs that are in frames together, by left page; a left page is *whole* once it has come
+    together with all that it meets."""
+
+    def __init__(self, reach: Reach, columns: int) -> None:
+        edges = reach.limit.astype(np.int64) - reach.first
+        self._to_come = np.bincount(reach.owners, edges, reach.left_pages).astype(np.int64)
+        self._columns = columns
+        self._whole: list[Pair] = []
+        self._pages: set[PageId] = set()
+        self._lefts = 0
+        self._open: dict[int, list[Pair]] = {}
+        self._begun: set[int] = set()  # left pages of which some pairs have been handed over
+
+    def add(self, left: int, pair: Pair) -> None:
+        """One more pair of a left page."""
+        own = self._open.setdefault(left, [])
+        own.append(pair)
+        self._to_come[left] -= 1
+        if self._to_come[left] == 0 and left not in self._begun:
+            self._whole += self._open.pop(left)
+            self._pages.update(page for p in self._whole[-len(own) :] for page in p.page_ids)
+            self._lefts += 1
+
+    def full(self) -> Iterator[tuple[list[Pair], bool]]:
+        """The whole left pages as one list, once they are as many as are wanted."""
+        if self._lefts >= self._columns:
+            yield from self._poured()
+
+    def leaving(self, page: PageId | None) -> Iterator[tuple[list[Pair], bool]]:
+        """What has to be handed over before a page leaves."""
+        if page in self._pages:
+            yield from self._poured()
+        for left, pairs in list(self._open.items()):
+            if any(page in pair.page_ids for pair in pairs):
+                yield self._open.pop(left), False
+                self._begun.add(left)
+
+    def rest(self) -> Iterator[tuple[list[Pair], bool]]:
+        """All that is left."""
+        yield from self._poured()
+        yield from ((pairs, False) for pairs in self._open.values())
+
+    def _poured(self) -> Iterator[tuple[list[Pair], bool]]:
+        whole, self._whole, self._pages, self._lefts = self._whole, [], set(), 0
+        if whole:
+            yield whole, True
+
+
 class _Loader:
     """Reads pages ahead in a thread of its own, and holds those that are in use.
 
@@ -249,52 +347,68 @@ class _Loader:
         self._moves = moves
         self._read_ahead = read_ahead
         self._thread = ThreadPoolExecutor(1, "matwin-load")
-        self._ahead: deque[tuple[_Load, Future[Pinned]]] = deque()
+        self._ahead: deque[tuple[_Load, Future[list[Pinned]], int]] = deque()
+        # Two lots are under way, so that one is read while the other is used up.
+        self._lot = max(1, read_ahead // 2)
 
     def start(self) -> None:
         """Begin to read ahead."""
-        for move in islice(self._moves, self._read_ahead):
-            self._begin(move)
+        for _ in range(self._read_ahead // self._lot):
+            self._begin(list(islice(self._moves, self._lot)))
 
     @property
     def coming(self) -> _Load | None:
         """The next move, or None after the last."""
         return self._ahead[0][0] if self._ahead else None
 
-    def is_leaving(self, pair: Pair) -> bool:
-        """Whether the next move evicts a page of this pair."""
+    @property
+    def leaving(self) -> PageId | None:
+        """The page that the next move evicts."""
         victim = self._ahead[0][0].victim
-        return victim is not None and self.held[victim] in (pair.left, pair.right)
+        return None if victim is None else self.held[victim].page_id
 
     def take(self) -> None:
         """Make the next move: its victim leaves, its page is held."""
-        move, future = self._ahead[0]
+        move, future, place = self._ahead[0]
         if move.victim is not None:
             leaving = self.held.pop(move.victim)
             leaving.release()
             comes = f"{self._pool.name_of(move.page.window)} {move.page.page}"
             self._pool.evict(leaving.page_id, f"for {comes}")
-        self.held[move.at] = future.result()
+        self.held[move.at] = future.result()[place]
         self._ahead.popleft()
-        following = next(self._moves, None)
-        if following is not None:
-            self._begin(following)
+        if len(self._ahead) <= self._read_ahead - self._lot:
+            self._begin(list(islice(self._moves, self._lot)))
 
-    def _begin(self, move: _Load) -> None:
-        self._ahead.append((move, self._thread.submit(self._pool.pin, move.page, move.why)))
+    def _begin(self, moves: list[_Load]) -> None:
+        if moves:
+            future = self._thread.submit(self._read, moves)
+            self._ahead += [(move, future, place) for place, move in enumerate(moves)]
+
+    def _read(self, moves: list[_Load]) -> list[Pinned]:
+        """Pin pages, all of them or none; one task for several, because threads take turns."""
+        with ExitStack() as stack:
+            pages = [stack.enter_context(self._pool.pin(m.page, m.why)) for m in moves]
+            stack.pop_all()
+            return pages
 
     def close(self) -> None:
         """Let everything go, also what is still being read."""
-        for _, future in self._ahead:
+        for _, future, _ in self._ahead:
             future.cancel()
         self._thread.shutdown(wait=True)
-        for _, future in self._ahead:
+        for _, future, place in self._ahead:
             if not future.cancelled() and future.exception() is None:
-                future.result().release()
+                future.result()[place].release()
         for page in self.held.values():
             page.release()
         self.held.clear()
         self._ahead.clear()
+
+
+def _windows(refs: Sequence[PageRef]) -> list[int]:
+    """The windows of pages, each once, in their order."""
+    return list(dict.fromkeys(ref.page_id.window for ref in refs))
 
 
 def _name(pool: BufferPool, refs: Sequence[PageRef]) -> str:

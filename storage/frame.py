@@ -65,10 +65,12 @@ class Pinned:
     [1, 2, 3]
     """
 
-    __slots__ = ("_page", "_unpin", "page_id")
+    __slots__ = ("_page", "_unpin", "block", "page_id")
 
     def __init__(self, page_id: PageId, page: Page, unpin: Callable[[], None]) -> None:
         self.page_id = page_id
+        self.block: Any = None
+        """What a join has made of the rows for its kernels; it goes with the pin."""
         self._page: Page | None = page
         self._unpin: Callable[[], None] | None = unpin
 
@@ -78,6 +80,11 @@ class Pinned:
         if self._page is None:
             raise RuntimeError(f"{self.page_id} is not pinned any more")
         return self._page
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is still pinned."""
+        return self._page is not None
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -90,7 +97,7 @@ class Pinned:
 
     def release(self) -> None:
         """Unpin; once is enough, and more does no harm."""
-        unpin, self._unpin, self._page = self._unpin, None, None
+        unpin, self._unpin, self._page, self.block = self._unpin, None, None, None
         if unpin is not None:
             unpin()
 

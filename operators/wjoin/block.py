@@ -10,6 +10,7 @@ of key and time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,9 +21,10 @@ import pyarrow.compute as pc
 
 from matwin.side import Side
 from matwin.sizes import bytes_at
-from matwin.storage.columns import Int64s, is_numeric, key_code
+from matwin.storage.columns import Int64s, is_numeric, key_code, order_key
 from matwin.storage.ordering import sort_order
 
+KEY, SECOND = "matwin key", "matwin second key"
 MIX = np.uint64(0x9E3779B97F4A7C15)
 BYTES_PER_ROW = 24
 """Time, key and second hash of a row."""
@@ -80,6 +82,33 @@ class Blocks:
         second = None if self.is_exact else self.codes(rows, salt=1)
         return Block(rows, times, self.codes(rows), second)
 
+    @property
+    def page_fields(self) -> list[pa.Field]:
+        """Columns that pages have beside the rows': numbers of keys that are none themselves."""
+        return [] if self.is_exact else [pa.field(KEY, pa.int64()), pa.field(SECOND, pa.int64())]
+
+    def on_page(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as they stand on pages, so that a page is a block without more ado."""
+        if self.is_exact:
+            return rows
+        codes = [pa.array(self.codes(rows)), pa.array(self.codes(rows, salt=1))]
+        schema = pa.schema([*rows.schema, *self.page_fields])
+        return pa.RecordBatch.from_arrays([*rows.columns, *codes], schema=schema)
+
+    def of_page(self, rows: pa.RecordBatch) -> Block:
+        """The block of a page's rows."""
+        times = self.side.order_keys(rows)
+        if self.is_exact:
+            return Block(rows, times, self.codes(rows), None)
+        return Block(rows, times, order_key(rows.column(KEY)), order_key(rows.column(SECOND)))
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What the block of a page takes beside the page: numbers of 64 bits are there already."""
+        names = [self.side.grid.order.name, *(self.side.keys if self.is_exact else ())]
+        types = [self.side.stored.field(name).type for name in names]
+        return sum(0 if _is_its_own_key(t) else 8 for t in types)
+
     def sorted(self, rows: pa.RecordBatch) -> Block:
         """The block of rows in order of key and time."""
         keys, times = self.codes(rows), self.side.order_keys(rows)
@@ -103,6 +132,36 @@ class Blocks:
             more = key_code(rows.column(key), key, salt=salt).view(np.uint64)
             mixed = _mixed(mixed * MIX + more, salt)
         return mixed.view(np.int64)
+
+
+def _is_its_own_key(data_type: pa.DataType) -> bool:
+    is_float = pa.types.is_floating(data_type) or pa.types.is_uint64(data_type)
+    return not is_float and is_numeric(data_type) and int(data_type.bit_width) == 64
+
+
+def joined(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks that follow each other in order of key and time as one, the others as they are."""
+    found: list[list[Block]] = []
+    for block in blocks:
+        if found and _last(found[-1][-1]) <= (int(block.keys[0]), int(block.times[0])):
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return [_as_one(some) if len(some) > 1 else some[0] for some in found]
+
+
+def _last(block: Block) -> tuple[int, int]:
+    return int(block.keys[-1]), int(block.times[-1])
+
+
+def _as_one(blocks: Sequence[Block]) -> Block:
+    second = [block.second for block in blocks if block.second is not None]
+    return Block(
+        pa.concat_batches([block.rows for block in blocks]),
+        np.concatenate([block.times for block in blocks]),
+        np.concatenate([block.keys for block in blocks]),
+        np.concatenate(second) if second else None,
+    )
 
 
 def _mixed(words: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:

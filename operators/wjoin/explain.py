@@ -58,7 +58,7 @@ def explain_window_join(
     question, sources, choice = asked(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
-    chosen = window_options("explain_window_join", options)
+    chosen = window_options("explain_window_join", options, question)
     keys = f" by {', '.join(question.keys[0])}" if question.is_keyed else ""
     lines = [f"window join of {', '.join(question.names)}{keys}"]
     for number, system in enumerate(question.constraints.alternatives):
@@ -81,7 +81,7 @@ def explain_window_join(
 
 def _plan(choice: Choice, options: Options) -> str:
     if options.wants_pages:
-        return choice.on_pages("trace, materialize or schedule ask for them", "sorted runs, merged")
+        return choice.on_pages("trace, materialize or schedule ask for them", "read by a schedule")
     if choice.algorithm == "merge":
         return choice.reason
     return f"{choice.reason}; where the windows do not fit the memory, merged on pages instead"

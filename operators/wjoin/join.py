@@ -22,6 +22,7 @@ from matwin.streams import Stream
 from .choose import Choice, choose
 from .joining import WindowJoining
 from .question import WindowQuestion
+from .walked import check_schedule
 
 
 def window_join(
@@ -55,7 +56,7 @@ def window_join(
     question, sources, choice = asked(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
-    chosen = window_options("window_join", options)
+    chosen = window_options("window_join", options, question)
     check_trace(chosen.trace, sources.values())
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
@@ -83,14 +84,10 @@ def _is_live(sources: Mapping[str, Source]) -> bool:
     return any(isinstance(source, Stream) and source.is_live for source in sources.values())
 
 
-def window_options(join: str, given: dict[str, Any]) -> Options:
-    """The options of a window join: those of the other joins but a schedule."""
+def window_options(join: str, given: dict[str, Any], question: WindowQuestion) -> Options:
+    """The options of a window join; not every schedule is for any number of streams."""
     options = options_of(join, given)
-    if options.schedule != "auto":
-        raise InputError(
-            f"schedule={options.schedule!r}: a window join reads its pages in the order of key and "
-            "time; schedules are for joins of two sides, so leave it out"
-        )
+    check_schedule(options.schedule, len(question.names))
     return options
 
 

@@ -38,6 +38,7 @@ from .paged import LivePages
 from .question import WindowQuestion
 from .slabs import Slabs
 from .streams import StreamsInMemory, weight_in_memory
+from .walked import Step
 
 
 class WindowJoining:
@@ -88,21 +89,16 @@ class WindowJoining:
     ) -> Moved:
         """The rows of an engine in memory, on pages."""
         paged: LivePages | GatheredPages
-        options = self._options
-        common = (self._question, self._blocks, self._output, store)
+        form = self._options.materialize
+        step = Step(
+            self._question, self._choice.bounds, self._options.schedule, self._output, store.pool,
+            self._report,
+        )  # fmt: skip
         if self._is_live:
-            paged = LivePages(
-                *common, bounds=self._choice.bounds, materialize=options.materialize,
-                arrivals=arrivals, report=self._report,
-            )  # fmt: skip
+            paged = LivePages(step, self._blocks, store, materialize=form, arrivals=arrivals)
         else:
-            # Every page is then read about once, however long the windows are; steps would read
-            # the windows again and again.
-            paged = GatheredPages(
-                *common, bounds=self._choice.bounds, materialize=options.materialize,
-                threads=options.workers, report=self._report,
-            )  # fmt: skip
-        self._output.divide(1 if self._is_live else options.workers)
+            paged = GatheredPages(step, self._blocks, store, materialize=form)
+        self._output.divide(1)
         decision = self._choice.on_pages(why, paged.reason)
         return Moved(paged, decision, self._poured(engine, paged))
 

@@ -1,15 +1,10 @@
-"""Joining slab by slab with windows on pages.
+"""Live windows on pages: rows gather in memory until they pay for reading the windows.
 
-    live     rows gather in memory, a quarter of the budget ──step──▶ meet every page they can,
-                                                                      are written to pages
-    finite   rows are written to pages ──the end──▶ meet each other, one step
+    rows gather, half of the budget ──step──▶ are written as pages of their own, walked with
+                                                   every page that they can meet
 
 A step reads every page that its new rows can meet, so it waits until they pay for that, or until
-`max_delay` says that they must not wait longer, or until nobody has anything to say.  Finite inputs
-wait for their end, because in one step every page is read about once: range of keys by range
-(`partitions`), or, where there are no keys or a form of materialization is asked for, page by page.
-
-Page by page the tuples grow with one page of each stream held at a time, so that no key is too hot.
+`max_delay` says that they must not wait longer, or until nobody has anything to say.
 """
 
 from __future__ import annotations
@@ -19,49 +14,16 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from matwin.feed import Portion
-from matwin.report import Report
-from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
-from .block import BYTES_PER_ROW, Blocks
+from .block import Blocks
 from .needed import needed_from
-from .output import Output
-from .parts import Gathering, KeptBlocks, MemoryPart, PagedPart
-from .question import WindowQuestion
-from .reaches import BlockRef
-from .slabs import stepped
+from .parts import Gathering, MemoryPart, PagedPart
 from .streams import weight_in_memory
+from .walked import Step
 
-KEPT_BLOCKS_MAX = 256
-NEW_SHARE = 4
-"""What gathers is a quarter of the budget: the more, the seldomer the windows are read."""
-
-
-def page_by_page(
-    question: WindowQuestion, old: Sequence[PagedPart], new: Sequence[PagedPart | MemoryPart],
-    output: Output, pool: BufferPool, bounds: str,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """All tuples with a new row, with a page of each stream held at a time."""
-    kept, size = _kept_blocks([p for p in (*old, *new) if isinstance(p, PagedPart)], output, pool)
-    with pool.reserve(output.share_bytes + size):
-        olds: list[list[BlockRef]] = [[*part.refs(kept)] for part in old]
-        news = [[*(p.refs(kept) if isinstance(p, PagedPart) else p.refs())] for p in new]
-        counts = [sum(r.rows for r in (*o, *n)) for o, n in zip(olds, news, strict=True)]
-        yield from stepped(question, olds, news, counts, bounds, output, 1)
-
-
-def _kept_blocks(
-    parts: Sequence[PagedPart], output: Output, pool: BufferPool
-) -> tuple[KeptBlocks, int]:
-    """How many pages' arrays are kept, and what they take: a page of each stream at least, and half
-    of what is left beside output and frames."""
-    refs = [ref for part in parts for ref in part.pages()]
-    each = max([ref.rows for ref in refs], default=1) * BYTES_PER_ROW
-    page = max([ref.size for ref in refs], default=1)
-    room = pool.budget_bytes - pool.write_space - pool.held_bytes - output.share_bytes
-    streams = len(parts)
-    limit = max(streams, min(KEPT_BLOCKS_MAX, (room - (streams + 1) * page) // 2 // each))
-    return KeptBlocks(limit), limit * each
+NEW_SHARE = 2
+"""What gathers is half of the budget: the more, the seldomer the windows are read."""
 
 
 class LivePages:
@@ -71,20 +33,17 @@ class LivePages:
     needed_bytes = 0  # a store counts its own
 
     def __init__(
-        self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, store: Store, *,
-        bounds: str, arrivals: Sequence[str], materialize: str, report: Report,
+        self, step: Step, blocks: Sequence[Blocks], store: Store, *, materialize: str,
+        arrivals: Sequence[str],
     ) -> None:  # fmt: skip
-        self._question = question
-        self._report = report
-        self._output = output
-        self._bounds = bounds
+        self._step = step
         self._pool = store.pool
-        self.old = [
+        self._windows = [
             PagedPart(b, store, name, materialize=materialize, arrival=arrival)
-            for b, name, arrival in zip(blocks, question.names, arrivals, strict=True)
+            for b, name, arrival in zip(blocks, step.question.names, arrivals, strict=True)
         ]
-        self.new = [MemoryPart(b) for b in blocks]
-        self._gathering = Gathering(self.new, store.pool)
+        self._new = [MemoryPart(b) for b in blocks]
+        self._gathering = Gathering(self._new, store.pool)
 
     @property
     def step_bytes(self) -> int | None:
@@ -98,7 +57,7 @@ class LivePages:
     @property
     def reason(self) -> str:
         """What the windows are, and why."""
-        window = self.old[0].window
+        window = self._windows[0].window
         return f"{window.form} windows, joined as rows come: {window.reason}"
 
     def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
@@ -108,24 +67,27 @@ class LivePages:
 
     def take_new(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
         """Rows that are still to meet all others."""
-        self.new[stream].append(rows, size)
+        self._new[stream].append(rows, size)
         self._gathering.count()
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
         """Rows whose tuples with one another have been found."""
-        self.old[stream].append(rows)
+        self._windows[stream].append(rows)
 
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """All tuples with a new row; then drop what no later row can meet."""
-        self._report.steps += 1
-        yield from page_by_page(
-            self._question, self.old, self.new, self._output, self._pool, self._bounds
-        )
-        for number, part in enumerate(self.new):
-            for batch in part.clear():
-                self.old[number].append(batch)
+        step = self._step
+        step.report.steps += 1
+        old, new = [], []
+        for window, part in zip(self._windows, self._new, strict=True):
+            before, own = window.staged(part.sorted_rows())
+            old.append(before)
+            new.append(own)
+            part.clear()
             self._gathering.count()
-        upper = self._question.constraints.bounds(self._bounds)
-        needed = needed_from(frontiers, upper, is_float=self._question.is_float)
-        for old, bound in zip(self.old, needed, strict=True):
-            old.drop_below(bound)
+        yield from step.tuples(old, new)
+        upper = step.question.constraints.bounds(step.bounds)
+        needed = needed_from(frontiers, upper, is_float=step.question.is_float)
+        for window, bound in zip(self._windows, needed, strict=True):
+            window.settle()
+            window.drop_below(bound)

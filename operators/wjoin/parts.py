@@ -9,28 +9,27 @@ first and last time.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from matwin.sizes import batch_bytes
-from matwin.storage.columns import INT64_MAX, INT64_MIN, order_key
+from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.storage.frame import Pinned
 from matwin.storage.grid import LAST_CELL
-from matwin.storage.layout import PageId
-from matwin.storage.materialize import StandardWindow, Window
+from matwin.storage.materialize import SlabWindow, Window
 from matwin.storage.ordering import is_sorted
 from matwin.storage.pool import BufferPool
 from matwin.storage.runs import PageRef
 from matwin.storage.store import Store
 
-from .block import BYTES_PER_ROW, Block, Blocks
+from .block import BYTES_PER_ROW, KEY, Block, Blocks
 from .reaches import InMemory
 
-KEY = "matwin key"
 SORTING_BYTES = 32
 """Words to sort, their order and what NumPy makes on the way, for a row."""
 
@@ -66,6 +65,11 @@ class MemoryPart:
             self._block = self._blocks.sorted(_joined(self._batches))
             self._batches = [self._block.rows]
         return [InMemory(self._block)]
+
+    def sorted_rows(self) -> pa.RecordBatch | None:
+        """All rows in order of key and time, where there are any."""
+        refs = self.refs()
+        return refs[0].block.rows if refs else None
 
     @property
     def sorting_bytes(self) -> int:
@@ -160,41 +164,49 @@ class PagedPart:
         self._blocks = blocks
         self._pool = store.pool
         side = blocks.side
-        self._has_key = bool(side.keys) and not blocks.is_exact
-        schema = side.stored.append(pa.field(KEY, pa.int64())) if self._has_key else side.stored
+        schema = pa.schema([*side.stored, *blocks.page_fields])
         order = side.grid.order
-        by = [KEY] if self._has_key else list(side.keys)
+        by = list(side.keys) if blocks.is_exact else [KEY]
+        self._key = by[0] if by else None
         on = {order.name: order.limits}
         self.window: Window = store.window(
             name, schema, on=on, by=by, materialize=materialize, arrival=arrival
         )
+        # Rows that come in a step have pages of their own: in the window, if that is of runs.
+        self._new = self.window if isinstance(self.window, SlabWindow) else None
+        self._make_new = partial(
+            store.window, f"{name} new", schema, on=on, by=by, materialize="slab"
+        )
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Take rows."""
-        if rows.num_rows == 0:
-            return
-        if self._has_key:
-            codes = pa.array(self._blocks.codes(rows))
-            schema = rows.schema.append(pa.field(KEY, pa.int64()))
-            rows = pa.RecordBatch.from_arrays([*rows.columns, codes], schema=schema)
-        self.window.append(rows)
+        if rows.num_rows:
+            self.window.append(self._blocks.on_page(rows))
 
-    def refs(self, kept: KeptBlocks, *, merged: bool = True) -> list[OnPage]:
-        """The pages; without merging them first, in runs that may overlap each other."""
-        keys = self._blocks.side.keys
-        key = KEY if self._has_key else keys[0] if keys else None
-        pages = self.pages() if merged else self.runs()
-        return [OnPage(ref, self._pool, self._blocks, kept, key) for ref in pages]
+    def staged(self, rows: pa.RecordBatch | None) -> tuple[list[OnPage], list[OnPage]]:
+        """Take the rows of a step: the pages that were there, and those of these rows alone."""
+        if self._new is None:
+            made = self._make_new()
+            assert isinstance(made, SlabWindow)
+            self._new = made
+        refs = [] if rows is None else self._new.add_run(self._blocks.on_page(rows))
+        new = {ref.page_id for ref in refs}
+        old = [ref for ref in self.window.pages() if ref.page_id not in new]
+        return self._on_pages(old), self._on_pages(refs)
 
-    def pages(self) -> list[PageRef]:
-        """The pages with their fences."""
-        return self.window.pages()
+    def settle(self) -> None:
+        """After a step its rows are the window's, as all others."""
+        if self._new is not None and self._new is not self.window:
+            for batch in self._new.scan():
+                self.window.append(batch)
+            self._new.clear("taken over")
 
-    def runs(self) -> list[PageRef]:
-        """The pages of runs that may overlap each other."""
-        if isinstance(self.window, StandardWindow):
-            return self.window.unmerged()
-        return self.window.pages()
+    def pages(self) -> list[OnPage]:
+        """The pages with what is known of them."""
+        return self._on_pages(self.window.pages())
+
+    def _on_pages(self, refs: Sequence[PageRef]) -> list[OnPage]:
+        return [OnPage(ref, self._pool, self._blocks, self._key) for ref in refs]
 
     def drop_below(self, bound: int) -> None:
         """Forget rows whose time is below `bound`."""
@@ -211,7 +223,6 @@ class OnPage:
     ref: PageRef
     pool: BufferPool
     blocks: Blocks
-    kept: KeptBlocks
     key: str | None
     """The column that holds the keys' number."""
 
@@ -237,35 +248,14 @@ class OnPage:
     def pinned(self) -> Iterator[Block]:
         """The page's block, while the page is held in its frame."""
         with self.pool.pin(self.ref.page_id, "join") as page:
-            yield self.kept.block(self.ref.page_id, page.batch, self.blocks)
+            yield self.block_of(page)
 
-    def rows_between(self, first: int, last: int) -> pa.RecordBatch:
-        """The rows whose key is in a range, in memory of their own."""
-        assert self.key is not None
-        with self.pool.pin(self.ref.page_id, "rows of a range of keys") as page:
-            keys = order_key(page.batch.column(self.key))
-            at = np.flatnonzero((keys >= first) & (keys <= last))
-            return page.batch.take(pa.array(at))
-
-
-class KeptBlocks:
-    """Arrays of pages, made once and kept while they are used."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept: OrderedDict[PageId, Block] = OrderedDict()
-
-    def block(self, page: PageId, rows: pa.RecordBatch, blocks: Blocks) -> Block:
-        """The block of a page, over the rows as they lie in its frame now."""
-        old = self._kept.pop(page, None)
-        if old is None:
-            block = blocks.of(rows)
-            if not is_sorted([block.keys, block.times]):
-                return blocks.sorted(rows)  # keys at the end of 64 bits share a cell: rare
-        else:  # the page may have come back to another frame
-            block = Block(rows, old.times, old.keys, old.second)
-        # Without the rows: they are the frame's.
-        self._kept[page] = replace(block, rows=None)
-        while len(self._kept) > self._limit:
-            self._kept.popitem(last=False)
-        return block
+    def block_of(self, page: Pinned) -> Block:
+        """The block of a page that is held: made once, and kept as long."""
+        if page.block is None:
+            block = self.blocks.of_page(page.batch)
+            if self.key_range[1] == INT64_MAX and not is_sorted([block.keys, block.times]):
+                block = self.blocks.sorted(page.batch)  # the last two keys share a cell
+            page.block = block
+        own: Block = page.block
+        return own

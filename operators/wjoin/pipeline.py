@@ -189,13 +189,23 @@ def _limited(bound: float) -> int:
 def _narrow_floats(
     lows: Int64s, highs: Int64s, block: Held, rows: Int64s, down: float, up: float
 ) -> None:
-    values = floats_of_keys(block.times[rows])
+    times = block.times[rows]
+    np.maximum(lows, shifted(times, down, -np.inf, is_float=True), out=lows)
+    np.minimum(highs, shifted(times, up, np.inf, is_float=True), out=highs)
+
+
+def shifted(times: Int64s, by: float, toward: float, *, is_float: bool) -> Int64s:
+    """Times as order keys, moved by a bound: where that is rounded, towards an infinity."""
+    if not is_float:
+        limits = (INT64_MIN, INT64_MAX)
+        moved = [max(min(int(t) + _limited(by), limits[1]), limits[0]) for t in times]
+        return np.array(moved, np.int64)
+    values = floats_of_keys(times)
     with np.errstate(over="ignore"):
-        low, high = values + down, values + up
+        values = values + float(by)
         for _ in range(2):  # the sum is rounded
-            low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-    np.maximum(lows, float_key(low), out=lows)
-    np.minimum(highs, float_key(high), out=highs)
+            values = np.nextafter(values, toward)
+    return float_key(values)
 
 
 def _agreeing(

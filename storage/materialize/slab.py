@@ -24,8 +24,9 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from ..columns import NO_VALUE, Bools
-from ..runs import PageRef, Sorted, live_rows, sort_rows
+from ..columns import NO_VALUE, Bools, cast_columns
+from ..runs import PageRef, Sorted, live_rows, sort_rows, sort_space
+from ..turns import in_turn
 from .window import Window
 
 
@@ -47,6 +48,28 @@ class SlabWindow(Window):
             with self._tail.in_order() as rows:
                 self._write(rows, self._small, keep=True)
         self._tail.clear()
+
+    @in_turn
+    def add_run(self, rows: pa.RecordBatch) -> list[PageRef]:
+        """Take rows as a run of their own, all of them or none, and say which pages they are.
+
+        A short run is one of the small ones, until there are enough of them.
+        """
+        self._pool.mark(self._window)  # an error where the window was dropped
+        self._check_columns(rows)
+        count, size = rows.num_rows, int(pa.ipc.get_record_batch_size(rows))
+        if count == 0:
+            return []
+        if self._tail.is_full_for(rows, *self._of_small()):
+            self._spill()
+        is_small = sort_space(count, size, len(self.grid.names) + 1) <= self._tail.limit
+        keys = 8 * count * (len(self.grid.names) + 2)
+        with self._pool.reserve(keys + 2 * self._pool.file.page_size):
+            ordered = sort_rows(cast_columns(rows, self._page_schema), self.grid)
+            runs = self._small if is_small else self._runs
+            before = self._next_run
+            self._write(ordered, runs, keep=is_small)
+        return [ref for run in range(before, self._next_run) for ref in runs.get(run, ())]
 
     def _spill(self) -> None:
         """The small runs and the tail become a run."""

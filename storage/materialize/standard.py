@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..runs import PageRef, merge_into_one
-from ..turns import in_turn
 from .window import Window
 
 
@@ -39,12 +38,6 @@ class StandardWindow(Window):
             self._merged, self._fresh = (runs[0], []) if len(runs) == 1 else ([], runs)
             self._by_order.clear()
             self._by_order.update(ref for run in runs for ref in run)
-
-    @in_turn
-    def unmerged(self) -> list[PageRef]:
-        """The pages as they were written: sorted runs that may overlap each other."""
-        self._spill()
-        return list(self._listed())
 
     def _spill(self) -> None:
         if self._tail.rows:

@@ -25,7 +25,7 @@ from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
 
 from .events import KIND, Events, Int64s
-from .text import Ink, cut, escaped, table, width_of, wrapped
+from .text import Ink, cut, escaped, padded, table, width_of, wrapped
 from .walks import CONTESTED, Walked, walk_number
 
 LEFT_LOAD, RIGHT_LOAD, BOTH_LOADS, AGAIN = "▨", "▩", "▣", "◆"
@@ -58,6 +58,8 @@ LEGEND_SINGLE = (
     f"{WITHIN_REACH} within reach, not visited",
 )
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+NAME_WIDTH = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,8 +210,17 @@ def _picture(drawing: Drawing, width: int, ink: Ink) -> list[str]:
     return [_single(drawing, ink), wrapped(LEGEND_SINGLE, width)]
 
 
+def _labels(walk: Walked) -> list[str]:
+    """The rows' pages; with their window's name where there are several."""
+    pages = [str(page) for page in walk.right_pages.tolist()]
+    if len(walk.right_windows) == 1:
+        return pages
+    names = [cut(escaped(n), NAME_WIDTH) for n, count in walk.right_windows for _ in range(count)]
+    return [f"{name} {page}" for name, page in zip(names, pages, strict=True)]
+
+
 def _label_width(walk: Walked) -> int:
-    return len(str(int(walk.right_pages.max())))
+    return max(map(width_of, _labels(walk)))
 
 
 def _cell_widths(drawing: Drawing) -> tuple[int, int]:
@@ -247,7 +258,7 @@ def _numbered(drawing: Drawing, marks: int, number: int, ink: Ink) -> str:
     cell = marks + number
     label = _label_width(walk)
     lines = [" " * label + "".join(f"  {page:>{cell}}" for page in walk.left_pages.tolist())]
-    for row, page in enumerate(walk.right_pages.tolist()):
+    for row, page in enumerate(_labels(walk)):
         cells = []
         for column in range(walk.left_count):
             visit = visit_of.get((column, row))
@@ -258,7 +269,9 @@ def _numbered(drawing: Drawing, marks: int, number: int, ink: Ink) -> str:
             colour = "orange" if visit in again else "blue"
             text = (ink.paint(mark, colour) if mark else "") + " " * (marks - width_of(mark))
             cells.append(f"{text}{visit + 1:>{number}}")
-        lines.append((f"{page:>{label}}" + "".join(f"  {text}" for text in cells)).rstrip())
+        lines.append(
+            (padded(page, label, is_right=True) + "".join(f"  {text}" for text in cells)).rstrip()
+        )
     return "\n".join(lines)
 
 
@@ -282,8 +295,8 @@ def _single(drawing: Drawing, ink: Ink) -> str:
     label = _label_width(walk)
     lines = [_ruler(walk.left_pages, label)]
     lines += [
-        f"{page:>{label}}  {_painted(''.join(row), ink)}".rstrip()
-        for page, row in zip(walk.right_pages.tolist(), grid, strict=True)
+        f"{padded(page, label, is_right=True)}  {_painted(''.join(row), ink)}".rstrip()
+        for page, row in zip(_labels(walk), grid, strict=True)
     ]
     return "\n".join(lines)
 
@@ -336,14 +349,15 @@ def _blocks(drawing: Drawing, width: int, ink: Ink) -> list[str]:
     text = np.array(list(SHADES))[shade]
     text[(within > 0) & (visited == 0)] = "○"
     text[within == 0] = BEYOND
-    label = _label_width(walk)
+    label, labels = _label_width(walk), _labels(walk)
     lines = [_ruler(walk.left_pages[::across], label)]
     for row in range(shape[0]):
         line = "".join(
             ink.paint(c, "orange") if ink.is_on and 2 * again[row, at] > loads[row, at] else c
             for at, c in enumerate(text[row])
         )
-        lines.append(f"{walk.right_pages[row * down]:>{label}}  {line}".rstrip())
+        page = padded(labels[row * down], label, is_right=True)
+        lines.append(f"{page}  {line}".rstrip())
     legend = [
         f"reduced: a character is {across:,} left × {down:,} right pages",
         f"loads in it, █ for {most:,}: {' '.join(SHADES[1:])}",
@@ -420,13 +434,14 @@ def _residents(events: Events, drawing: Drawing) -> str:
     last = np.full(walk.node_count, -1)
     last[nodes[nodes >= 0]] = places[nodes >= 0]
     found = np.flatnonzero((last >= 0) & np.isin(np.append(kinds, -1)[last], coming))
-    left = walk.left_pages[found[found < walk.left_count]]
-    right = walk.right_pages[found[found >= walk.left_count] - walk.left_count]
+    left = [str(page) for page in walk.left_pages[found[found < walk.left_count]].tolist()]
+    labels = _labels(walk)
+    right = [labels[at] for at in (found[found >= walk.left_count] - walk.left_count).tolist()]
     sides = [("left", left)] if walk.is_self else [("left", left), ("right", right)]
     return "in frames: " + "; ".join(f"{name} {_some(pages)}" for name, pages in sides)
 
 
-def _some(pages: Int64s) -> str:
-    shown = " ".join(map(str, pages[:RESIDENTS_SHOWN].tolist())) or "none"
+def _some(pages: list[str]) -> str:
+    shown = " ".join(pages[:RESIDENTS_SHOWN]) or "none"
     more = len(pages) - RESIDENTS_SHOWN
     return shown + (f" and {more:,} more" if more > 0 else "")

@@ -83,7 +83,7 @@ def pack(events: Events, summary: dict[str, Any]) -> Packed:
     layouts = [_layout(walk, keys) for walk in every]
     texts = {"reasons": reasons, "walks": layouts, "summary": summary}
     blocks += [json_block(name, value) for name, value in texts.items()]
-    return Packed(len(events), [*EVENTS, UNKNOWN], events.names, blocks)
+    return Packed(len(events), [*EVENTS, UNKNOWN], keys.names, blocks)
 
 
 # ── codes ────────────────────────────────────────────────────────────────────────────────────────
@@ -93,21 +93,27 @@ class _Keys:
     """Numbers for every (window, page) in events and layouts, in the order of both."""
 
     def __init__(self, events: Events, every: list[Walked]) -> None:
-        number = {name: at for at, name in enumerate(events.names)}
-        sides = [
-            (number[name], pages)
-            for walk in every
-            for name, pages in ((walk.left, walk.left_pages), (walk.right, walk.right_pages))
-        ]
-        windows = [events.window, events.mate_window]
-        windows += [np.full(len(pages), window, np.int64) for window, pages in sides]
-        pages = [events.page, events.mate_page, *(pages for _, pages in sides)]
+        self.names = list(dict.fromkeys([*events.names, *_named(every)]))
+        number = {name: at for at, name in enumerate(self.names)}
+        windows, pages = [events.window, events.mate_window], [events.page, events.mate_page]
+        for walk in every:
+            for own, sides in (
+                (walk.left_pages, ((walk.left, walk.left_count),)),
+                (walk.right_pages, walk.right_windows),
+            ):
+                windows.append(np.repeat([number[n] for n, _ in sides], [c for _, c in sides]))
+                pages.append(own)
         numbers, place = np.unique(np.concatenate(pages), return_inverse=True)
         span = max(len(numbers), 1)
         both, key = np.unique(np.concatenate(windows) * span + place, return_inverse=True)
         self.key, self.mate, *self.sides = np.split(key, np.cumsum([len(p) for p in pages])[:-1])
         self.windows: Int64s = both // span
         self.pages: Int64s = numbers[both % span]
+
+
+def _named(every: list[Walked]) -> list[str]:
+    """The windows of the walks' layouts; of some there may be no event."""
+    return [name for walk in every for name, _ in walk.right_windows]
 
 
 def _reasons(events: Events, every: list[Walked]) -> tuple[list[str], Int64s]:
@@ -138,6 +144,7 @@ def _layout(walk: Walked, keys: _Keys) -> dict[str, object]:
         "is_self": walk.is_self,
         "is_contested": walk.is_contested,
         "names": [walk.left, walk.right],
+        "rights": [name for name, _ in walk.right_windows],
         "left": left.tolist(),
         "right": [] if walk.is_self else right.tolist(),
         "reach": [place for triple in walk.triples for place in triple],

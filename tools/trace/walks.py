@@ -5,7 +5,8 @@
       └ JSON: pages of both sides, in the matrix's order, and which of them meet
 
 The pages of a walk are *nodes*, as in the scheduler: left page i is node i, right page j is node
-``left_count + j``; in a self-join page i is node i on either side.
+``left_count + j``; in a self-join page i is node i on either side.  The right pages may be of
+several windows, those of each next to each other: joins of more than two streams have such walks.
 
 Walks over different windows may overlap, and events don't say whose they are.  A `walked` ends the
 latest open walk over its pair of windows.  Any other event belongs to the latest open walk that has
@@ -37,6 +38,7 @@ from .events import KIND, NOBODY, Bools, Events, Int64s
 from .text import escaped
 
 FRAMES_MAX = 2**30
+WINDOWS_MAX = 256
 OPEN_MAX = 64  # a hostile trace may open more; each costs a look at all events after it
 CONTESTED = (
     "walks overlap: where they have pages in common, their visits and reads can't be told apart, "
@@ -49,6 +51,7 @@ class Walked:
     """One walk over pairs of pages, from its `plan` at place `start` up to, not including, `end`.
 
     `outcome` is what its `walked` event says: done, or given up; empty when the trace ends first.
+    `right` names all windows of the right side, `right_windows` each with the count of its pages.
     `owners` has the number of every event's walk, where walks overlap; otherwise it is not needed.
     """
 
@@ -61,6 +64,7 @@ class Walked:
     right: str
     left_pages: Int64s
     right_pages: Int64s
+    right_windows: tuple[tuple[str, int], ...]
     is_self: bool
     reach: Reach
     mode: str
@@ -111,9 +115,8 @@ class Walked:
         windows, pages = events.window[places], events.page[places]
         found = np.full(len(places), NOBODY)
         if not self.is_self:
-            right = _places(self.right_pages, pages)
-            is_right = (windows == _number(events, self.right)) & (right >= 0)
-            found[is_right] = self.left_count + right[is_right]
+            right = self._rows(events, windows, pages)
+            found[right >= 0] = self.left_count + right[right >= 0]
         left = _places(self.left_pages, pages)
         is_left = (windows == _number(events, self.left)) & (left >= 0)
         found[is_left] = left[is_left]
@@ -156,14 +159,20 @@ class Walked:
     def _cells(self, events: Events, places: Int64s) -> tuple[Bools, Int64s, Int64s]:
         """Which visits are of pairs in the layout, and their columns and rows."""
         columns = _places(self.left_pages, events.page[places])
-        rows = _places(self.right_pages, events.mate_page[places])
-        keep = (
-            (columns >= 0)
-            & (rows >= 0)
-            & (events.window[places] == _number(events, self.left))
-            & (events.mate_window[places] == _number(events, self.right))
-        )
-        return keep, columns, rows
+        rows = self._rows(events, events.mate_window[places], events.mate_page[places])
+        is_left = events.window[places] == _number(events, self.left)
+        return (columns >= 0) & (rows >= 0) & is_left, columns, rows
+
+    def _rows(self, events: Events, windows: Int64s, pages: Int64s) -> Int64s:
+        """The matrix's row of each page; NOBODY for pages that are not on the right side."""
+        found = np.full(len(pages), NOBODY)
+        start = 0
+        for name, count in self.right_windows:
+            own = _places(self.right_pages[start : start + count], pages)
+            is_own = (windows == _number(events, name)) & (own >= 0)
+            found[is_own] = start + own[is_own]
+            start += count
+        return found
 
     def uses(self, events: Events, *kinds: str) -> tuple[Int64s, Int64s]:
         """The place and node of each event of these kinds (read, hit, fetch, evict, …)."""
@@ -246,12 +255,16 @@ def _walked(events: Events, number: int, start: int, end: int, outcome: str) -> 
     layout = _layout(events.why(start), where)
     is_self = layout.get("is_self") is True
     left = _pages(layout, "left", where)
-    right = left if is_self else _pages(layout, "right", where)
+    _check_once(left, "left", where)
     left_name = events.names[events.window[start]]
     right_name = events.names[events.mate_window[start]]
+    right = left if is_self else _pages(layout, "right", where)
+    one = (left_name if is_self else right_name, len(right))
+    rights = (one,) if is_self else _windows(layout, one, where)
+    _check_windows(right, rights, where)
     return Walked(
         number, int(events.seq[start]), start, end, outcome, left_name,
-        left_name if is_self else right_name, left, right, is_self,
+        ", ".join(dict.fromkeys(name for name, _ in rights)), left, right, rights, is_self,
         _reach(layout, len(left), len(right), is_self, where),
         str(layout.get("mode", "")), _frames(layout, where),
         _count(layout, "page_reads", where), str(layout.get("explain", "")),
@@ -270,9 +283,13 @@ def _layout(text: str, where: str) -> dict[str, Any]:
 
 def _count(layout: dict[str, Any], name: str, where: str) -> int:
     value = layout.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+    if not _is_count(value):
         raise StoreError(f"{where}: the plan's {name!r} is no count")
-    return value
+    return int(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def _frames(layout: dict[str, Any], where: str) -> int:
@@ -288,9 +305,38 @@ def _pages(layout: dict[str, Any], name: str, where: str) -> Int64s:
     pages = _whole(layout.get(name, []), 1, f"{where}: the plan's {name!r}")
     if len(pages) and pages.min() < 0:
         raise StoreError(f"{where}: the plan's {name!r} has a negative page number")
+    return pages
+
+
+def _check_once(pages: Int64s, name: str, where: str) -> None:
     if len(np.unique(pages)) != len(pages):
         raise StoreError(f"{where}: the plan's {name!r} names a page twice")
-    return pages
+
+
+def _windows(
+    layout: dict[str, Any], one: tuple[str, int], where: str
+) -> tuple[tuple[str, int], ...]:
+    """The windows of the right side and how many pages of each follow; all of one by default."""
+    given = layout.get("right_windows", [])
+    if given == []:
+        return (one,)
+    wrong = StoreError(f"{where}: the plan's 'right_windows' is no list of [name, pages]")
+    if not isinstance(given, list) or len(given) > WINDOWS_MAX:
+        raise wrong
+    for entry in given:
+        is_pair = isinstance(entry, list) and len(entry) == 2
+        if not is_pair or not isinstance(entry[0], str) or not _is_count(entry[1]):
+            raise wrong
+    return tuple((name, count) for name, count in given)
+
+
+def _check_windows(pages: Int64s, windows: tuple[tuple[str, int], ...], where: str) -> None:
+    if sum(count for _, count in windows) != len(pages):
+        raise StoreError(f"{where}: the plan's 'right_windows' have other pages than its 'right'")
+    start = 0
+    for _, count in windows:
+        _check_once(pages[start : start + count], "right", where)
+        start += count
 
 
 def _reach(layout: dict[str, Any], lefts: int, rights: int, is_self: bool, where: str) -> Reach:
@@ -331,7 +377,8 @@ def _is_pair(events: Events, places: Any, other: int) -> Any:
 
 
 def _number(events: Events, name: str) -> int:
-    return events.names.index(name)
+    """A window's number; one that nothing has where no event names it."""
+    return events.names.index(name) if name in events.names else NOBODY - 1
 
 
 def _places(pages: Int64s, wanted: Int64s) -> Int64s:

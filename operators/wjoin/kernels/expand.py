@@ -1,7 +1,7 @@
 """Tuples found so far, each with the rows of one more stream that it can meet.
 
     access        rows lie in order of   candidates of a tuple
-    merge         key, time              the key's stretch from `low` to `high`, found by galloping
+    merge         key, time              the key's stretch from `low` to `high`, side by side
     scan          time                   the stretch from `low` to `high`, keys compared one by one
     scan places   time                   places `begin` to `end`, keys compared, times not
     chain         arrival                the key's chain, newest first, down to `low`
@@ -24,6 +24,9 @@ The jumps are those of a skew-binary list: any place in a chain is a few times t
 length away.  A hot key's chain is as long as the window, and a tuple that is older than most of it
 would pass them all: 30,000 rows a side took 8 s, and 0.04 s with nested loops."""
 COLUMNS, COLUMNS_LINKED = 4, 7
+STEPS = 16
+"""Rows that are looked at one by one before a search begins."""
+FIRST_KEY = -(2**63)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -84,14 +87,50 @@ def first_time(times, hint, time):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def first_key(keys, at, key):  # type: ignore[no-untyped-def]
+    """The first row from `at` on whose key is not below `key`, which is some way off."""
+    rows, step = len(keys), STEPS
+    while at + step < rows and keys[at + step] < key:
+        at += step
+        step *= 2
+    high = min(at + step, rows)
+    while at < high:
+        middle = (at + high) >> 1
+        if keys[middle] < key:
+            at = middle + 1
+        else:
+            high = middle
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
 def merge(keys, times, tuple_keys, lows, highs, tuple_, limit, place, out_tuples, out_rows):  # type: ignore[no-untyped-def]
-    """Candidates in rows sorted by key and time."""
-    rows, room, filled, hint = len(times), len(out_rows), 0, 0
+    """Candidates in rows sorted by key and time.
+
+    Tuples come mostly in order too, and the next one's rows are a few steps away: a plain loop
+    finds them in a seventh of the time that galloping takes from the first step on.
+    """
+    rows, room, filled, start = len(times), len(out_rows), 0, 0
+    key_before, low_before = FIRST_KEY, lows[tuple_] if tuple_ < limit else 0
     while tuple_ < limit:
-        key, high = tuple_keys[tuple_], highs[tuple_]
+        key, low, high = tuple_keys[tuple_], lows[tuple_], highs[tuple_]
         if place < 0:
-            hint = first_place(keys, times, hint, key, lows[tuple_])
-            place = hint
+            if key < key_before or (key == key_before and low < low_before):
+                start = first_place(keys, times, start, key, low)
+            else:
+                end = start + STEPS
+                while start < rows and keys[start] < key:
+                    start += 1
+                    if start == end:
+                        start = first_key(keys, start, key)
+                        break
+                end = start + STEPS
+                while start < rows and keys[start] == key and times[start] < low:
+                    start += 1
+                    if start == end:
+                        start = first_place(keys, times, start, key, low)
+                        break
+            place, key_before, low_before = start, key, low
         while place < rows and keys[place] == key and times[place] <= high:
             if filled == room:
                 return filled, tuple_, place

@@ -93,13 +93,12 @@ function freshContext(canvas) {
   return context;
 }
 
-/** The ink and hatch of a page's side: the first window is left, the second right. */
+/** The ink and hatch of a page's side: the first window is left, the others of the walk are right. */
 function sideOfWindow(app, window) {
   if (app.walk && !app.walk.is_self) {
-    const [left, right] = app.walk.names;
-    if (app.model.windows[window] === left) return "left";
-    if (app.model.windows[window] === right) return "right";
-    return "other";
+    const name = app.model.windows[window];
+    if (name === app.walk.names[0]) return "left";
+    return app.walk.rights.includes(name) ? "right" : "other";
   }
   return ["left", "right"][app.windowRank[window]] ?? "other";
 }
