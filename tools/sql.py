@@ -30,7 +30,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from matwin.attributes import Attribute
-from matwin.orders import MinDistance, Order, Youngest
+from matwin.orders import Order
 from matwin.question import Question
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
@@ -116,7 +116,7 @@ def check_alike(schema: pa.Schema, where: str = "") -> None:
 
 def has_sql(order: Order) -> bool:
     """Whether DuckDB can reckon the order by itself."""
-    return isinstance(order, MinDistance | Youngest)
+    return order.measure is not None and order.measure.cost_sql("l", "r") is not None
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────
@@ -165,9 +165,9 @@ def value_sql(field: pa.Field, common: pa.DataType) -> str:
 def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL."""
     costs = [
-        f"{_cost_sql(attribute, at)} AS c{at}"
+        f"{attribute.order.measure.cost_sql(f'l{at}', f'r{at}')} AS c{at}"
         for at, attribute in enumerate(question.attributes)
-        if has_sql(attribute.order)
+        if attribute.order.measure and has_sql(attribute.order)
     ]
     joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
     joined += ["lb = rb"] * has_buckets
@@ -235,12 +235,6 @@ def number_sql(value: int | float) -> str:
     if math.isinf(value):
         return f"'{text}'::DOUBLE"
     return text if "e" in text else f"{text}e0"
-
-
-def _cost_sql(attribute: Attribute, at: int) -> str:
-    if isinstance(attribute.order, Youngest):
-        return f"0 - greatest(l{at}, r{at})"
-    return f"abs(r{at} - l{at})"
 
 
 def best_sql(question: Question) -> str:
@@ -317,8 +311,8 @@ def _output_sql(question: Question, row: str) -> str:
     columns += [f"right_rows.{quoted(name)} AS {quoted(shown)}" for name, shown in rights.items()]
     if question.distances:
         columns += [
-            f"{_distance_sql(attribute, at)} AS {quoted(f'{attribute.name}_distance')}"
-            for at, attribute in enumerate(question.attributes)
+            f"{distance} AS {quoted(f'{attribute.name}_distance')}"
+            for attribute, distance in zip(question.measured, distances_sql(question), strict=True)
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
     # With their tables' names: the user's columns may be called left_row or c0 as well.
@@ -327,11 +321,10 @@ def _output_sql(question: Question, row: str) -> str:
     return text + (right if rights else "")
 
 
-def _distance_sql(attribute: Attribute, at: int) -> str:
-    value = f"0 - pairs.c{at}" if isinstance(attribute.order, Youngest) else f"pairs.c{at}"
-    if pa.types.is_floating(attribute.type):
-        return value
-    if isinstance(attribute.order, Youngest):
-        return f"({value})::{'UBIGINT' if attribute.type == pa.uint64() else 'BIGINT'}"
-    days = " * 86400" if pa.types.is_date32(attribute.type) else ""
-    return f"({value}{days})::{'UBIGINT' if pa.types.is_integer(attribute.type) else 'BIGINT'}"
+def distances_sql(question: Question) -> list[str]:
+    """The distances of `pairs`, one for each attribute that is measured."""
+    return [
+        attribute.order.measure.distance_sql(f"pairs.c{at}", attribute.type)
+        for at, attribute in enumerate(question.attributes)
+        if attribute.order.measure
+    ]
