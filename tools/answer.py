@@ -5,9 +5,9 @@
     tables ──take────▶ the rows of those pairs
 
 DuckDB sees nothing but numbers: no payload passes through it, so every type that Arrow has can be
-verified, and nanoseconds stay nanoseconds.  What orders ask Python for (a function to minimize,
-subset, a partial order) is reckoned here, pair by pair, on DuckDB's eligible pairs; that is for
-small tables.
+verified, and nanoseconds stay nanoseconds.  What an order has no SQL for (a function to minimize,
+subset, a partial order) is reckoned here by its meaning in Python, pair by pair, on DuckDB's
+eligible pairs; that is for small tables.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _eligible(
     text: str,
 ) -> None:
     """Make `eligible` by its SQL, with the costs that only Python knows; a black box has none."""
-    unsaid = [(at, a) for at, a in enumerate(question.attributes) if not has_sql(a.order)]
+    unsaid = [(at, a) for at, a in enumerate(question.attributes) if not has_sql(a)]
     if all(a.order.measure is None for _, a in unsaid):
         wide = ", ".join(["*", *(f"NULL AS c{at}" for at, _ in unsaid)])
         database.execute(f"CREATE TABLE eligible AS SELECT {wide} FROM ({text})")

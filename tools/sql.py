@@ -14,10 +14,10 @@
 from Arrow, and runs the rest; so a column that DuckDB can't hold never reaches it.
 
 Integers and times are compared as HUGEINT, in which no difference of two 64-bit numbers wraps, and
-floats as DOUBLE.  A smaller cost is better; ``youngest`` costs ``0 - greatest(left, right)``.  With
-one or two attributes window functions find the best, in n log n; with more it takes NOT EXISTS.
+floats as DOUBLE.  What a pair costs is the order's own SQL, and a smaller cost is better.  With one
+or two attributes window functions find the best, in n log n; with more it takes NOT EXISTS.
 
-Left out: orders that are Python functions, and `subset`.  They have no SQL.
+Left out: orders that have no SQL, which are Python functions and `subset`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from matwin.attributes import Attribute
-from matwin.orders import Order
 from matwin.question import Question
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
@@ -95,7 +94,7 @@ def _unused(name: str, taken: Iterable[str]) -> str:
 
 def _check_sayable(question: Question) -> None:
     for attribute in question.attributes:
-        if not has_sql(attribute.order):
+        if not has_sql(attribute):
             raise InputError(
                 f"column {attribute.name!r}: the order {attribute.order!r} has no SQL; "
                 "verify the join instead, which can ask Python"
@@ -114,9 +113,9 @@ def check_alike(schema: pa.Schema, where: str = "") -> None:
         )
 
 
-def has_sql(order: Order) -> bool:
-    """Whether DuckDB can reckon the order by itself."""
-    return order.measure is not None and order.measure.cost_sql("l", "r") is not None
+def has_sql(attribute: Attribute) -> bool:
+    """Whether DuckDB can reckon its order by itself."""
+    return _cost_sql(attribute, 0) is not None
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────
@@ -165,9 +164,9 @@ def value_sql(field: pa.Field, common: pa.DataType) -> str:
 def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL."""
     costs = [
-        f"{attribute.order.measure.cost_sql(f'l{at}', f'r{at}')} AS c{at}"
+        f"{_cost_sql(attribute, at)} AS c{at}"
         for at, attribute in enumerate(question.attributes)
-        if attribute.order.measure and has_sql(attribute.order)
+        if has_sql(attribute)
     ]
     joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
     joined += ["lb = rb"] * has_buckets
@@ -235,6 +234,11 @@ def number_sql(value: int | float) -> str:
     if math.isinf(value):
         return f"'{text}'::DOUBLE"
     return text if "e" in text else f"{text}e0"
+
+
+def _cost_sql(attribute: Attribute, at: int) -> str | None:
+    measure = attribute.order.measure
+    return None if measure is None else measure.cost_sql(f"l{at}", f"r{at}")
 
 
 def best_sql(question: Question) -> str:
