@@ -25,7 +25,7 @@ from matwin.storage.grid import Dimension, Key
 from matwin.storage.names import listed
 from matwin.storage.units import Counts, Tolerance, in_units
 
-from .orders import MinDistance, Order, Subset, Youngest, min_distance, order_of
+from .orders import Order, min_distance, order_of
 
 UNITS = ("s", "ms", "us", "ns")
 INT_LIMIT, FLOAT_LIMIT = 2**70, math.inf
@@ -69,6 +69,12 @@ class Attribute:
         """Whether it has a tolerance on both sides."""
         limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
         return self.lo is not None and self.hi is not None and self.lo > -limit and self.hi < limit
+
+    @property
+    def distance_type(self) -> pa.DataType | None:
+        """The type of its distance column; None: its order has no distance."""
+        measure = self.order.measure
+        return None if measure is None else measure.distance_type(self.type)
 
     def swapped(self) -> Attribute:
         """The same attribute with the sides exchanged."""
@@ -145,8 +151,7 @@ def _attribute(
     left: pa.Schema, right: pa.Schema, names: tuple[str, str], tolerance: Tolerance, order: Order
 ) -> Attribute:
     ours, theirs = _field(left, names[0], "left"), _field(right, names[1], "right")
-    if isinstance(order, Subset):
-        _check_lists(ours, theirs)
+    order.check(ours, theirs)
     if not (is_numeric(ours.type) and is_numeric(theirs.type)):
         if tolerance is not None:
             wrong, side = (theirs, "right") if is_numeric(ours.type) else (ours, "left")
@@ -154,7 +159,7 @@ def _attribute(
                 f"{side}: column {wrong.name!r} is {wrong.type}; a join attribute with a tolerance "
                 "must be a number, a time, a date or a duration"
             )
-        if isinstance(order, Youngest | MinDistance):
+        if order.needs_numbers:
             raise InputError(
                 f"column {names[0]!r} is {ours.type} and {theirs.type}: {order!r} needs numbers or "
                 "times; give another order in orders="
@@ -164,14 +169,6 @@ def _attribute(
     field = pa.field(names[0], common)
     bound = Dimension.of(field, _two_sided(tolerance, field))
     return Attribute(*names, common, True, bound.lo, bound.hi, order)
-
-
-def _check_lists(left: pa.Field, right: pa.Field) -> None:
-    for side, field in (("left", left), ("right", right)):
-        if not (pa.types.is_list(field.type) or pa.types.is_large_list(field.type)):
-            raise InputError(
-                f"{side}: column {field.name!r} is {field.type}; the order 'subset' needs lists"
-            )
 
 
 def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance | Counts:

@@ -24,12 +24,16 @@ from matwin.storage.ordering import sort_order
 
 from .attributes import Attribute
 from .kernels import judge as kernel
-from .orders import MinDistance, Youngest
 from .question import Question
 from .side import Side
 
 Float64s = npt.NDArray[np.float64]
 TOP_BIT = np.uint64(1 << 63)
+KINDS = {
+    "distance": (kernel.INT_DISTANCE, kernel.FLOAT_DISTANCE),
+    "youngest": (kernel.INT_YOUNGEST, kernel.FLOAT_YOUNGEST),
+}
+"""The kernel's own keys by the names that measures have for them: of integers, and of floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,11 @@ def _is_float(attribute: Attribute) -> bool:
 
 
 def _kind(attribute: Attribute) -> int | None:
-    if isinstance(attribute.order, MinDistance):
-        return kernel.FLOAT_DISTANCE if _is_float(attribute) else kernel.INT_DISTANCE
-    if isinstance(attribute.order, Youngest):
-        return kernel.FLOAT_YOUNGEST if _is_float(attribute) else kernel.INT_YOUNGEST
-    return None
+    measure = attribute.order.measure
+    if measure is None or measure.kernel is None:
+        return None
+    of_ints, of_floats = KINDS[measure.kernel]
+    return of_floats if _is_float(attribute) else of_ints
 
 
 def _parts(bound: float | int | None, sign: int) -> tuple[int, ...]:

@@ -16,19 +16,17 @@ Invariant: candidates ascend by probe row, and a probe row's are complete within
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import Int64s, comparable, float_key, is_numeric
+from matwin.storage.columns import Int64s, comparable, is_numeric
 from matwin.storage.errors import InputError
 
-from .functions import PairFunction, Values
 from .kernels.skyline import best_of_groups, merge_best
-from .orders import MinDistance, Minimize, Order, PartialOrder, Subset, Youngest
+from .orders.base import Values
 from .question import Question
 
 
@@ -85,27 +83,17 @@ def joined(parts: list[Candidates]) -> Candidates:
     )
 
 
-TOP_BIT = np.uint64(1 << 63)
-Compare = Callable[[Any, Any], "bool | None"]
-
-
 class Contest:
     """Who stays among candidates."""
 
     def __init__(self, question: Question, probe: str) -> None:
         self._question = question
         self._is_swapped = probe == "right"
-        self._functions = {
-            a.name: PairFunction(a.order.function)
-            for a in question.attributes
-            if isinstance(a.order, Minimize)
-        }
+        orders = [(at, a.order) for at, a in enumerate(question.attributes)]
+        self._keys = {at: order.measure.keys() for at, order in orders if order.measure}
+        self._boxes = {at: order.black_box.boxes for at, order in orders if order.black_box}
         self._refined = refined_columns(question)
-        self._compares = [
-            _comparison(a.order)
-            for a in question.attributes
-            if isinstance(a.order, Subset | PartialOrder)
-        ]
+        self._compares = [box.comparison() for box in question.black_boxes]
 
     @property
     def key_columns(self) -> int:
@@ -122,26 +110,24 @@ class Contest:
     ) -> list[pa.Array]:  # fmt: skip
         """What black boxes compare, as columns: the probe's and the base's values for each."""
         columns = []
-        for at, attribute in enumerate(self._question.attributes):
-            if isinstance(attribute.order, Subset | PartialOrder):
-                names = [s[at] or getattr(attribute, which) for s, which in self._sides(stored)]
-                columns.append(probe_rows.column(names[0]).take(pa.array(found.probe)))
-                columns.append(base_rows.column(names[1]).take(pa.array(found.base)))
+        for at in self._boxes:
+            names = self._names(at, stored)
+            columns.append(probe_rows.column(names[0]).take(pa.array(found.probe)))
+            columns.append(base_rows.column(names[1]).take(pa.array(found.base)))
         return columns
 
     def boxes_of(self, columns: Sequence[pa.Array]) -> tuple[Values, ...]:
         """What black boxes compare, from its columns."""
-        orders = [a.order for a in self._question.attributes]
-        boxed = [order for order in orders if isinstance(order, Subset | PartialOrder)]
         values = [_values_of(column) for column in columns]
+        pairs = zip(values[::2], values[1::2], strict=True)
         return tuple(
-            self._box(order, *pair)
-            for order, pair in zip(boxed, zip(values[::2], values[1::2], strict=True), strict=True)
+            boxes(*self._facing(*pair))
+            for boxes, pair in zip(self._boxes.values(), pairs, strict=True)
         )
 
-    def _box(self, order: Order, probe: Values, base: Values) -> Values:
-        left, right = (base, probe) if self._is_swapped else (probe, base)
-        return _common(left, right) if isinstance(order, Subset) else _tuples(left, right)
+    def _facing(self, probe: Values, base: Values) -> tuple[Values, Values]:
+        """As the left and the right values."""
+        return (base, probe) if self._is_swapped else (probe, base)
 
     def evaluated(
         self, found: Candidates, probe_rows: pa.RecordBatch, base_rows: pa.RecordBatch,
@@ -149,27 +135,26 @@ class Contest:
     ) -> Candidates:  # fmt: skip
         """The candidates with their keys and boxes, from the rows they name."""
         keys, rests, boxes = [], [], []
-        for at, attribute in enumerate(self._question.attributes):
-            names = [side[at] or getattr(attribute, which) for side, which in self._sides(stored)]
-            a = _values(probe_rows, names[0], found.probe)
-            b = _values(base_rows, names[1], found.base)
-            left, right = (b, a) if self._is_swapped else (a, b)
-            order = attribute.order
-            if isinstance(order, Subset | PartialOrder):
-                boxes.append(self._box(order, a, b))
-            elif isinstance(order, Minimize):
-                key, rest = self._functions[attribute.name].keys(left, right)
-                keys.append(key)
-                rests.append(rest)
+        for at in range(len(self._question.attributes)):
+            names = self._names(at, stored)
+            left, right = self._facing(
+                _values(probe_rows, names[0], found.probe), _values(base_rows, names[1], found.base)
+            )
+            if at in self._boxes:
+                boxes.append(self._boxes[at](left, right))
             else:
-                keys.append(_keys(order, left, right))
+                key, *rest = self._keys[at](left, right)
+                keys.append(key)
+                rests += rest
         keys += rests
         matrix = np.column_stack(keys) if keys else np.zeros((len(found), 0), np.int64)
         return Candidates(found.probe, found.base, matrix, tuple(boxes))
 
-    def _sides(self, stored: Any) -> Iterator[tuple[Any, str]]:
-        names = ("right", "left") if self._is_swapped else ("left", "right")
-        return zip(stored, names, strict=True)
+    def _names(self, at: int, stored: tuple[tuple[str | None, ...], ...]) -> list[str]:
+        """What an attribute is called on the probe's side and on the base's."""
+        attribute = self._question.attributes[at]
+        given = (attribute.left, attribute.right)[:: -1 if self._is_swapped else 1]
+        return [side[at] or name for side, name in zip(stored, given, strict=True)]
 
     def best(self, found: Candidates) -> Candidates:
         """Those that nothing of their probe row dominates."""
@@ -219,15 +204,12 @@ class Contest:
 
 def refined_columns(question: Question) -> tuple[int, ...]:
     """Which key columns have another one at the end that decides where they are equal."""
-    boxes = (Subset, PartialOrder)
-    orders = [a.order for a in question.attributes if not isinstance(a.order, boxes)]
-    return tuple(at for at, order in enumerate(orders) if isinstance(order, Minimize))
+    return tuple(at for at, measure in enumerate(question.measures) if measure.is_refined)
 
 
 def key_columns(question: Question) -> int:
     """How many keys a pair has."""
-    boxes = sum(isinstance(a.order, Subset | PartialOrder) for a in question.attributes)
-    return len(question.attributes) - boxes + len(refined_columns(question))
+    return len(question.measures) + len(refined_columns(question))
 
 
 def plain_keys(keys: Int64s, refined: tuple[int, ...]) -> Int64s:
@@ -244,34 +226,6 @@ def plain_keys(keys: Int64s, refined: tuple[int, ...]) -> Int64s:
     return plain
 
 
-def _keys(order: Order, left: Values, right: Values) -> Int64s:
-    if isinstance(order, MinDistance):
-        return distance_keys(left, right)
-    assert isinstance(order, Youngest)
-    return youngest_keys(left, right)
-
-
-def distance_keys(left: Values, right: Values) -> Int64s:
-    """Distances as int64 that ascend with them, as the kernel makes them."""
-    if left.dtype == np.float64:
-        distances: Int64s = np.abs(right - left).view(np.int64)
-        return distances
-    apart = np.where(left > right, left, right).view(np.int64) - np.where(
-        left > right, right, left
-    ).view(np.int64)
-    keys: Int64s = apart ^ np.int64(-(2**63))
-    return keys
-
-
-def youngest_keys(left: Values, right: Values) -> Int64s:
-    """Numbers that descend as the younger of both values grows."""
-    younger = np.maximum(left, right)
-    if younger.dtype == np.float64:
-        return ~float_key(younger)
-    keys: Int64s = ~((younger ^ TOP_BIT).view(np.int64) if younger.dtype == np.uint64 else younger)
-    return keys
-
-
 def _values(rows: pa.RecordBatch, name: str, at: Int64s) -> Values:
     column = rows.column(name)
     if is_numeric(column.type):
@@ -285,46 +239,3 @@ def _values_of(column: pa.Array) -> Values:
     found = np.empty(len(column), object)
     found[:] = column.to_pylist()
     return found
-
-
-def _tuples(left: Values, right: Values) -> Values:
-    pairs = np.empty(len(left), object)
-    pairs[:] = list(zip(left.tolist(), right.tolist(), strict=True))
-    return pairs
-
-
-def _common(left: Values, right: Values) -> Values:
-    common = np.empty(len(left), object)
-    try:
-        common[:] = [
-            frozenset(x for x in set(a) & set(b) if x is not None and x == x)
-            for a, b in zip(left, right, strict=True)
-        ]
-    except TypeError as e:
-        raise InputError(f"orders: 'subset' needs lists of plain values on both sides: {e}") from e
-    return common
-
-
-def _comparison(order: Order) -> Compare:
-    if isinstance(order, Subset):
-        return lambda one, other: one >= other or None
-    assert isinstance(order, PartialOrder)
-    function = order.function
-    name = str(getattr(function, "__name__", None) or repr(function))
-
-    def compare(one: Any, other: Any) -> bool | None:
-        try:
-            answer = function(one, other)
-        except Exception as e:
-            raise InputError(
-                f"the partial order {name!r} fails for {one} and {other}: {type(e).__name__}: {e}"
-            ) from e
-        if answer is not None and not isinstance(answer, bool | np.bool_):
-            raise InputError(
-                f"the partial order {name!r} returns {answer!r} for {one} and {other}; it must "
-                "return True, False or None"
-            )
-        return None if answer is None else bool(answer)
-
-    compare.__name__ = name
-    return compare

@@ -15,13 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import Int64s, comparable, is_numeric, stored_dtype
-from matwin.storage.errors import InputError
+from matwin.storage.columns import Int64s, comparable, is_numeric
 
-from .attributes import Attribute
-from .functions import PairFunction
-from .orders import Minimize, Youngest
-from .question import Question, distance_type
+from .orders.base import Distances
+from .question import Question
 from .side import Side
 
 BATCH_ROWS = 1 << 16
@@ -37,11 +34,19 @@ class Output:
         left_names, right_names = question.output_names()
         self._left_columns = list(left_names)
         self._right_columns = list(right_names)
-        self._functions = {
-            a.name: PairFunction(a.order.function)
-            for a in question.measured
-            if isinstance(a.order, Minimize)
-        }
+        self._distances_of = self._measures() if question.distances else []
+
+    def _measures(self) -> list[tuple[str, str, Distances]]:
+        """The columns that a distance is of, and what makes it of them."""
+        found = []
+        for at, attribute in enumerate(self._question.attributes):
+            measure = attribute.order.measure
+            if measure is not None:
+                ours = self._left.attributes[at] or attribute.left
+                theirs = self._right.attributes[at] or attribute.right
+                field = pa.field(attribute.name, attribute.type)
+                found.append((ours, theirs, measure.distances(field)))
+        return found
 
     def pairs(
         self, left: pa.RecordBatch, left_at: Int64s, right: pa.RecordBatch, right_at: Int64s
@@ -53,8 +58,9 @@ class Output:
             for name, field in zip(self._left_columns, self.schema, strict=False)
         ]
         columns += [_taken(right, name, theirs) for name in self._right_columns]
-        if self._question.distances:
-            columns += self._distances(left, ours, right, theirs)
+        for name, other, distances in self._distances_of:
+            a, b = _taken(left, name, ours), _taken(right, other, theirs)
+            columns.append(distances(_values(a), _values(b)))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def unmatched(self, side: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -75,49 +81,8 @@ class Output:
         origins += [("right", name) for name in self._right_columns]
         return origins + [("", None)] * (len(self.schema) - len(origins))
 
-    def _distances(
-        self, left: pa.RecordBatch, left_at: pa.Array, right: pa.RecordBatch, right_at: pa.Array
-    ) -> list[pa.Array]:
-        columns = []
-        for at, attribute in enumerate(self._question.attributes):
-            if attribute not in self._question.measured:
-                continue
-            ours = self._left.attributes[at] or attribute.left
-            theirs = self._right.attributes[at] or attribute.right
-            a, b = _taken(left, ours, left_at), _taken(right, theirs, right_at)
-            columns.append(self._distance(attribute, a, b))
-        return columns
 
-    def _distance(self, attribute: Attribute, left: pa.Array, right: pa.Array) -> pa.Array:
-        if isinstance(attribute.order, Minimize):
-            values = self._functions[attribute.name](*map(_numbers, (left, right)))
-            return pa.array(values)
-        a, b = comparable(left)[0], comparable(right)[0]
-        if isinstance(attribute.order, Youngest):
-            younger = np.maximum(a, b).astype(stored_dtype(attribute.type))
-            return pa.array(younger).cast(attribute.type)
-        if a.dtype == np.float64:
-            with np.errstate(over="ignore"):  # farther apart than floats go: infinitely
-                return pa.array(np.abs(b - a))
-        apart = np.where(a > b, a, b).view(np.uint64) - np.where(a > b, b, a).view(np.uint64)
-        return _as_distance(apart, attribute)
-
-
-def _as_distance(apart: Any, attribute: Attribute) -> pa.Array:
-    wanted = distance_type(attribute)
-    if pa.types.is_integer(wanted):
-        return pa.array(apart)
-    if len(apart) and int(apart.max()) > 2**63 - 1:
-        raise InputError(
-            f"a distance in {attribute.name!r} does not fit {wanted}; leave out distances=True, or "
-            "cast the column to a coarser unit"
-        )
-    if pa.types.is_date32(attribute.type):
-        apart = apart * np.uint64(86400)
-    return pa.array(apart.view(np.int64)).cast(wanted)
-
-
-def _numbers(column: pa.Array) -> Any:
+def _values(column: pa.Array) -> Any:
     if is_numeric(column.type):
         return comparable(column)[0]
     found = np.empty(len(column), object)

@@ -25,7 +25,7 @@ from matwin.storage.names import repeated
 from matwin.storage.units import Tolerance
 
 from .attributes import Attribute, KeyPair, attributes_of, keys_of
-from .orders import MinDistance, Minimize, Youngest
+from .orders import BlackBox, Measure
 
 BESTMATCH_HOWS = ("inner", "left", "right", "full")
 RESERVED = "matwin "
@@ -130,10 +130,19 @@ class Question:
     @property
     def measured(self) -> tuple[Attribute, ...]:
         """The attributes that get a distance column."""
-        return tuple(
-            a for a in self.attributes
-            if isinstance(a.order, MinDistance | Youngest | Minimize)
-        )  # fmt: skip
+        return tuple(a for a in self.attributes if a.order.measure is not None)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The orders by a number, one for each attribute that is measured."""
+        found = (a.order.measure for a in self.attributes)
+        return tuple(measure for measure in found if measure is not None)
+
+    @property
+    def black_boxes(self) -> tuple[BlackBox, ...]:
+        """The orders without a number."""
+        found = (a.order.black_box for a in self.attributes)
+        return tuple(box for box in found if box is not None)
 
     @property
     def schema(self) -> pa.Schema:
@@ -153,7 +162,7 @@ class Question:
                 nullable = field.nullable or lacks_right
                 fields.append(field.with_name(right_names[field.name]).with_nullable(nullable))
         if self.distances:
-            fields += [pa.field(f"{a.name}_distance", distance_type(a)) for a in self.measured]
+            fields += [pa.field(f"{a.name}_distance", a.distance_type) for a in self.measured]
         return pa.schema(fields)
 
     def swapped(self) -> Question:
@@ -168,20 +177,6 @@ class Question:
             how=mirror.get(self.how, self.how),
             suffixes=(self.suffixes[1], self.suffixes[0]),
         )
-
-
-def distance_type(attribute: Attribute) -> pa.DataType:
-    """The type of an attribute's distance column."""
-    if isinstance(attribute.order, Minimize):
-        return pa.float64()
-    if isinstance(attribute.order, Youngest):
-        return attribute.type
-    if pa.types.is_floating(attribute.type):
-        return pa.float64()
-    if pa.types.is_integer(attribute.type):
-        return pa.uint64()
-    unit = getattr(attribute.type, "unit", "ms")
-    return pa.duration("s" if pa.types.is_date32(attribute.type) else unit)
 
 
 def _plain(schema: pa.Schema, side: str) -> pa.Schema:

@@ -22,8 +22,8 @@ from matwin.tools import cli
 
 README = Path(__file__).parent.parent / "README.md"
 PACKAGES = (
-    "kernels", "storage", "storage.materialize", "scheduler", "operators", "operators.wjoin",
-    "operators.wjoin.kernels", "spark", "tools", "tools.bench", "tools.trace",
+    "kernels", "orders", "storage", "storage.materialize", "scheduler", "operators",
+    "operators.wjoin", "operators.wjoin.kernels", "spark", "tools", "tools.bench", "tools.trace",
 )  # fmt: skip
 
 

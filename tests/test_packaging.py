@@ -80,6 +80,11 @@ def test_import_loads_nothing_heavy() -> None:
     assert not modules_loaded_by("import matwin; dir(matwin); matwin.__version__") & HEAVY
 
 
+def test_a_question_loads_no_compiler() -> None:
+    """Numba takes longer to load than a bad argument takes to be refused."""
+    assert "numba" not in modules_loaded_by("import matwin.question")
+
+
 def test_public_names_resolve() -> None:
     for name in matwin.__all__:
         assert name in dir(matwin)

@@ -5,9 +5,9 @@
     tables ──take────▶ the rows of those pairs
 
 DuckDB sees nothing but numbers: no payload passes through it, so every type that Arrow has can be
-verified, and nanoseconds stay nanoseconds.  What orders ask Python for (a function to minimize,
-subset, a partial order) is reckoned here, pair by pair, on DuckDB's eligible pairs; that is for
-small tables.
+verified, and nanoseconds stay nanoseconds.  What an order has no SQL for (a function to minimize,
+subset, a partial order) is reckoned here by its meaning in Python, pair by pair, on DuckDB's
+eligible pairs; that is for small tables.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.attributes import Attribute, KeyPair
-from matwin.orders import Minimize, PartialOrder, Subset, Youngest
-from matwin.question import Question, distance_type
+from matwin.question import Question
 from matwin.storage.alive import new_folder, sweep
 from matwin.storage.columns import cast_columns, comparable
 from matwin.storage.errors import InputError, StoreError
 
-from .sql import best_sql, bucket_sql, eligible_sql, has_sql, pairs_sql
+from .sql import best_sql, bucket_sql, distances_sql, eligible_sql, has_sql, pairs_sql
 
 _FOLDER = "matwin-verify-"
 
@@ -43,11 +42,18 @@ def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
         widest = _load(database, left, right, question)
         has_buckets = _add_buckets(database, question, widest)
         text = eligible_sql(question, has_buckets=has_buckets)
-        costs = _eligible(database, left, right, question, text)
+        _eligible(database, left, right, question, text)
         if question.best and not _choose(database, left, right, question):
             database.execute(f"CREATE TABLE best AS {best_sql(question)}")
-        pairs = database.sql(pairs_sql(question)).to_arrow_table()
-        return _rows(left, right, question, pairs, costs)
+        return _rows(left, right, question, _pairs(database, question))
+
+
+def _pairs(database: duckdb.DuckDBPyConnection, question: Question) -> pa.Table:
+    """What comes out, as numbers of rows and distances."""
+    distances = distances_sql(question) if question.distances else []
+    columns = ", ".join(["left_row", "right_row", *distances])
+    text = f"SELECT {columns} FROM ({pairs_sql(question)}) AS pairs"
+    return database.sql(text).to_arrow_table()
 
 
 @contextmanager
@@ -200,26 +206,24 @@ def _eligible(
     right: pa.Table,
     question: Question,
     text: str,
-) -> list[bool]:
-    """Make `eligible` by its SQL; whether each attribute has a cost there."""
-    asked = [isinstance(a.order, Minimize) for a in question.attributes]
-    if not any(asked):
-        columns = [
-            f"NULL AS c{n}" for n, a in enumerate(question.attributes) if not has_sql(a.order)
-        ]
-        wide = ", ".join(["*", *columns])
+) -> None:
+    """Make `eligible` by its SQL, with the costs that only Python knows; a black box has none."""
+    unsaid = [(at, a) for at, a in enumerate(question.attributes) if not has_sql(a)]
+    if all(a.order.measure is None for _, a in unsaid):
+        wide = ", ".join(["*", *(f"NULL AS c{at}" for at, _ in unsaid)])
         database.execute(f"CREATE TABLE eligible AS SELECT {wide} FROM ({text})")
-        return [has_sql(a.order) for a in question.attributes]
+        return
     pairs = database.sql(text).to_arrow_table()
-    for number, attribute in enumerate(question.attributes):
-        if isinstance(attribute.order, Minimize):
-            ours, theirs = _pair_values(left, right, attribute, pairs)
-            found = list(map(attribute.order.function, ours, theirs))
-            pairs = pairs.append_column(f"c{number}", _numbers(found))
-        elif not has_sql(attribute.order):
-            pairs = pairs.append_column(f"c{number}", pa.nulls(len(pairs)))
+    for at, attribute in unsaid:
+        pairs = pairs.append_column(f"c{at}", _costs(left, right, attribute, pairs))
     create_table(database, "eligible", pairs, ["*"])
-    return [a or has_sql(b.order) for a, b in zip(asked, question.attributes, strict=True)]
+
+
+def _costs(left: pa.Table, right: pa.Table, attribute: Attribute, pairs: pa.Table) -> pa.Array:
+    measure = attribute.order.measure
+    if measure is None:
+        return pa.nulls(len(pairs))
+    return _numbers(list(map(measure.cost, *_pair_values(left, right, attribute, pairs))))
 
 
 def _numbers(values: list[Any]) -> pa.Array:
@@ -244,7 +248,7 @@ def _choose(
     database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
 ) -> bool:
     """Make `best` in Python where an order is a black box; whether it was."""
-    if not any(isinstance(a.order, Subset | PartialOrder) for a in question.attributes):
+    if not question.black_boxes:
         return False
     pairs = database.sql("SELECT * FROM eligible").to_arrow_table()
     tests = [
@@ -280,24 +284,19 @@ def _as_good(
     attribute: Attribute, number: int, left: pa.Table, right: pa.Table, pairs: pa.Table
 ) -> Callable[[int, int], bool]:
     """Whether one pair is at least as good as another on an attribute."""
-    if not isinstance(attribute.order, Subset | PartialOrder):
+    box = attribute.order.black_box
+    if box is None:
         costs = pairs[f"c{number}"].to_pylist()
         return lambda one, other: bool(costs[one] <= costs[other])
     values = list(zip(*_pair_values(left, right, attribute, pairs), strict=True))
-    if isinstance(attribute.order, PartialOrder):
-        function = attribute.order.function
-        return lambda one, other: function(values[one], values[other]) is True
-    common = [{v for v in a if v is not None and v == v} & set(b) for a, b in values]
-    return lambda one, other: common[one] >= common[other]
+    return lambda one, other: box.compare(values[one], values[other]) is True
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rows(
-    left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table, has_cost: list[bool]
-) -> pa.Table:
-    """The output rows of pairs of row numbers."""
+def _rows(left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table) -> pa.Table:
+    """The output rows of pairs of row numbers and distances."""
     ours = left.take(pairs["left_row"].cast(pa.int64()))
     columns = {name: ours[name] for name in question.output_names()[0]}
     theirs = right.take(pairs["right_row"].cast(pa.int64()))
@@ -305,26 +304,13 @@ def _rows(
         for name in question.shared_keys:
             columns[name] = pc.coalesce(columns[name], theirs[name].cast(columns[name].type))
     listed = [*columns.values(), *(theirs[name] for name in question.output_names()[1])]
-    if question.distances:
-        listed += [
-            _distance(pairs[f"c{number}"], attribute)
-            for number, attribute in enumerate(question.attributes)
-            if has_cost[number]
-        ]
+    measured = question.measured if question.distances else ()
+    for attribute, counts in zip(measured, pairs.columns[2:], strict=True):
+        listed.append(_distance(counts, attribute.distance_type))
     return pa.table(listed, schema=question.schema)
 
 
-def _distance(costs: pa.ChunkedArray, attribute: Attribute) -> pa.ChunkedArray:
-    wanted = distance_type(attribute)
-    if isinstance(attribute.order, Minimize) or pa.types.is_floating(attribute.type):
-        costs = costs.cast(pa.float64())
-    if isinstance(attribute.order, Youngest):
-        costs = pc.negate(costs)
-    if pa.types.is_floating(wanted):
-        return costs.cast(wanted)
-    whole = costs.cast(pa.uint64() if pa.types.is_unsigned_integer(wanted) else pa.int64())
-    if pa.types.is_date32(attribute.type) and not isinstance(attribute.order, Youngest):
-        whole = pc.multiply(whole, 86_400)
+def _distance(counts: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_date32(wanted) or pa.types.is_time32(wanted):
-        whole = whole.cast(pa.int32())
-    return whole.cast(wanted)
+        counts = counts.cast(pa.int32())
+    return counts.cast(wanted)

@@ -14,10 +14,10 @@
 from Arrow, and runs the rest; so a column that DuckDB can't hold never reaches it.
 
 Integers and times are compared as HUGEINT, in which no difference of two 64-bit numbers wraps, and
-floats as DOUBLE.  A smaller cost is better; ``youngest`` costs ``0 - greatest(left, right)``.  With
-one or two attributes window functions find the best, in n log n; with more it takes NOT EXISTS.
+floats as DOUBLE.  What a pair costs is the order's own SQL, and a smaller cost is better.  With one
+or two attributes window functions find the best, in n log n; with more it takes NOT EXISTS.
 
-Left out: orders that are Python functions, and `subset`.  They have no SQL.
+Left out: orders that have no SQL, which are Python functions and `subset`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from matwin.attributes import Attribute
-from matwin.orders import MinDistance, Order, Youngest
 from matwin.question import Question
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
@@ -95,7 +94,7 @@ def _unused(name: str, taken: Iterable[str]) -> str:
 
 def _check_sayable(question: Question) -> None:
     for attribute in question.attributes:
-        if not has_sql(attribute.order):
+        if not has_sql(attribute):
             raise InputError(
                 f"column {attribute.name!r}: the order {attribute.order!r} has no SQL; "
                 "verify the join instead, which can ask Python"
@@ -114,9 +113,9 @@ def check_alike(schema: pa.Schema, where: str = "") -> None:
         )
 
 
-def has_sql(order: Order) -> bool:
-    """Whether DuckDB can reckon the order by itself."""
-    return isinstance(order, MinDistance | Youngest)
+def has_sql(attribute: Attribute) -> bool:
+    """Whether DuckDB can reckon its order by itself."""
+    return _cost_sql(attribute, 0) is not None
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────
@@ -167,7 +166,7 @@ def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     costs = [
         f"{_cost_sql(attribute, at)} AS c{at}"
         for at, attribute in enumerate(question.attributes)
-        if has_sql(attribute.order)
+        if has_sql(attribute)
     ]
     joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
     joined += ["lb = rb"] * has_buckets
@@ -237,10 +236,9 @@ def number_sql(value: int | float) -> str:
     return text if "e" in text else f"{text}e0"
 
 
-def _cost_sql(attribute: Attribute, at: int) -> str:
-    if isinstance(attribute.order, Youngest):
-        return f"0 - greatest(l{at}, r{at})"
-    return f"abs(r{at} - l{at})"
+def _cost_sql(attribute: Attribute, at: int) -> str | None:
+    measure = attribute.order.measure
+    return None if measure is None else measure.cost_sql(f"l{at}", f"r{at}")
 
 
 def best_sql(question: Question) -> str:
@@ -317,8 +315,8 @@ def _output_sql(question: Question, row: str) -> str:
     columns += [f"right_rows.{quoted(name)} AS {quoted(shown)}" for name, shown in rights.items()]
     if question.distances:
         columns += [
-            f"{_distance_sql(attribute, at)} AS {quoted(f'{attribute.name}_distance')}"
-            for at, attribute in enumerate(question.attributes)
+            f"{distance} AS {quoted(f'{attribute.name}_distance')}"
+            for attribute, distance in zip(question.measured, distances_sql(question), strict=True)
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
     # With their tables' names: the user's columns may be called left_row or c0 as well.
@@ -327,11 +325,10 @@ def _output_sql(question: Question, row: str) -> str:
     return text + (right if rights else "")
 
 
-def _distance_sql(attribute: Attribute, at: int) -> str:
-    value = f"0 - pairs.c{at}" if isinstance(attribute.order, Youngest) else f"pairs.c{at}"
-    if pa.types.is_floating(attribute.type):
-        return value
-    if isinstance(attribute.order, Youngest):
-        return f"({value})::{'UBIGINT' if attribute.type == pa.uint64() else 'BIGINT'}"
-    days = " * 86400" if pa.types.is_date32(attribute.type) else ""
-    return f"({value}{days})::{'UBIGINT' if pa.types.is_integer(attribute.type) else 'BIGINT'}"
+def distances_sql(question: Question) -> list[str]:
+    """The distances of `pairs`, one for each attribute that is measured."""
+    return [
+        attribute.order.measure.distance_sql(f"pairs.c{at}", attribute.type)
+        for at, attribute in enumerate(question.attributes)
+        if attribute.order.measure
+    ]

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )
 
 from matwin.attributes import Attribute
-from matwin.question import Question, distance_type
+from matwin.question import Question
 from matwin.reading import Source
 from matwin.storage.errors import InputError
 
@@ -157,7 +157,7 @@ def _either(left: DataType, right: DataType, key: Any) -> DataType:
 
 def distance_spark(attribute: Attribute) -> DataType:
     """The type of a distance: a long wherever every distance within the tolerance is one."""
-    arrow = distance_type(attribute)
+    arrow = attribute.distance_type
     if arrow == pa.uint64():
         widest = 2**64 if attribute.lo is None else max(abs(attribute.lo), abs(attribute.hi or 0))
         return LongType() if widest < 2**63 else DecimalType(20, 0)
