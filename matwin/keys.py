@@ -75,7 +75,9 @@ def float_key_apart(key: int, length: float) -> int:
     """The order key of the least float to which from this one it is at least `length`.
 
     >>> float_of_key(float_key_apart(key_of_float(-8.0), 8.7))
-    0.7
+    0.6999999999999984
+    >>> 0.6999999999999984 - -8.0
+    8.7
     """
     value = float_of_key(key)
     return _first(key, key_of_float(math.inf), lambda k: float_of_key(k) - value >= length)
