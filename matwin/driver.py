@@ -12,7 +12,8 @@
     a step that makes room ──▶ slab by slab, nothing is written
     else                   ──▶ on to pages, once and for all
 
-It is written once for all joins and knows nothing of them.
+It is written once for all joins and knows nothing of them.  One that has no engine in memory begins
+on pages.
 
 When a step is due is the economics of it, decided here and nowhere else:
 * engines that hand results over as rows come step with every portion;

@@ -126,10 +126,11 @@ class Clock:
     @classmethod
     def of(cls, timed: Question, every: Tolerance) -> Clock:
         """The clock of a question whose only attribute is the time."""
-        order = timed.order
+        order, period = timed.order, _span(timed.order.hi)
+        if every is None:
+            return cls(order.type, period, 0)
         column = pa.field(order.name, order.type)
-        spaced = 0 if every is None else _span(Dimension.of(column, every).hi)
-        return cls(order.type, _span(order.hi), spaced)
+        return cls(order.type, period, _span(Dimension.of(column, every).hi))
 
     def oldest(self, at: int) -> int:
         """The least key that counts at this time; after the end none does."""
@@ -214,7 +215,7 @@ class Evaluation:
 class FixedWindows:
     """The engine: two windows over time, and an evaluation for every change."""
 
-    step_bytes = 0
+    step_bytes = 0  # an evaluation is due when its time is complete, whatever it costs
     makes_room = True
     needed_bytes = 0  # a store counts its own
 

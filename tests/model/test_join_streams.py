@@ -258,16 +258,18 @@ def test_fixed_windows_read_on_while_a_side_is_silent() -> None:
 
 def test_fixed_windows_hold_what_an_evaluation_can_still_need() -> None:
     """Neither the rows between two evaluations nor the times that wait are kept."""
-    rows, report = 60_000, Report()
+    rows, report, told = 60_000, Report(), []
     table = pa.table({"t": np.arange(rows), "x": np.zeros(rows, np.int64)})
     asked: dict[str, Any] = {"time": "t", "period": 2, "every": 25_000, "on": {"x": 0}}
     small: dict[str, Any] = {"memory": 2 * 32 * 4096, "page_size": 4096}
     found = matwin.fixed_window_join(
-        matwin.stream(table), matwin.stream(table), report=report, **asked, **small
-    ).read_all()
+        matwin.stream(table), matwin.stream(table), report=report, progress=told.append,
+        **asked, **small,
+    ).read_all()  # fmt: skip
     times = [at for at in (0, 25_000, 50_000) for _ in range(9 if at else 1)]
     assert found["evaluated_at"].to_pylist() == times
     assert report.pages_written == 0
+    assert told[-1] is report and report.is_done
     shuffled = table.take(np.random.default_rng(1).permutation(rows))
-    found = matwin.fixed_window_join(shuffled, shuffled, report=Report(), **asked, **small)
+    found = matwin.fixed_window_join(shuffled, shuffled, **asked, **small)
     assert found.read_all()["evaluated_at"].to_pylist() == times
