@@ -12,7 +12,8 @@
     a step that makes room ──▶ slab by slab, nothing is written
     else                   ──▶ on to pages, once and for all
 
-It is written once for all joins and knows nothing of them.
+It is written once for all joins and knows nothing of them.  One that has no engine in memory begins
+on pages.
 
 When a step is due is the economics of it, decided here and nowhere else:
 * engines that hand results over as rows come step with every portion;
@@ -32,16 +33,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
-from matwin.storage.counters import Counters
 from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
-from .engine import Engine, Joining, MemoryEngine
+from .engine import Divisible, Engine, Joining, MemoryEngine
 from .feed import Feed, items_of
 from .inbox import Bell, Inbox
 from .options import Options
@@ -76,8 +76,10 @@ class Driver:
         self._inboxes: dict[int, Inbox] = {}
         self._feeds = [self._feed(i, sources, reports[i]) for i in range(len(sources))]
         self._is_live = bool(self._inboxes)
+        self._engine: Engine
         self._memory: MemoryEngine | None = joining.in_memory()
-        self._engine: Engine = self._memory
+        if self._memory is not None:
+            self._engine = self._memory
         self._store: Store | None = None
         self._new_bytes = 0
         self._has_news = False
@@ -87,8 +89,9 @@ class Driver:
         self._told_at = 0.0
         self._started = [0.0] * len(sources)
         self._watch = ProcessWatch(report)
-        self._pages_before = (report.pages_read, report.pages_written)
-        self._walked = Counters()
+        self._pages_counted = (0, 0)
+        self._pages_share = 1.0
+        """What the windows have of the budget once they are on pages."""
         report.budget_bytes = options.budget_bytes
 
     def _feed(self, number: int, sources: Sequence[Source], report: SideReport) -> Feed:
@@ -106,7 +109,7 @@ class Driver:
         try:
             for inbox in self._inboxes.values():
                 inbox.start()
-            if self._options.wants_pages:
+            if self._memory is None or self._options.wants_pages:
                 yield from self._move_to_pages("asked for")
             elif self._joining.decision:
                 self._report.decide(self._joining.decision)
@@ -234,11 +237,12 @@ class Driver:
         if self._memory is not None:
             self._count(self._memory.counted_bytes)
         for result in self._engine.advance(self._frontiers()):
+            self._count_pages()
             yield result
             self._tell()
         self._stepped_at = time.monotonic()
+        self._count_pages()
         if self._store is not None:
-            self._count_pages()
             pa.default_memory_pool().release_unused()
 
     def _end(self) -> Iterator[Any]:
@@ -295,39 +299,38 @@ class Driver:
 
     def _moved_to_parts(self, engine: MemoryEngine) -> bool:
         """Divide all rows, where nothing has been joined yet and that costs less than a walk."""
-        if self._is_live or not engine.is_untouched or not self._rows_fit_parts():
+        joining = cast(Divisible, self._joining)  # as are all that begin in memory
+        if self._is_live or not engine.is_untouched or not self._rows_fit_parts(joining):
             return False
-        ways = self._ways(engine)
+        ways = self._ways(joining, engine)
         if ways.division is None or not ways.prefers_parts:
             return False
         store = self._open_store()
-        parts = Parts(
-            self._joining, *ways.division, store, self._options, self._report, self._walked
-        )
-        self._memory, self._engine = None, parts
+        parts = Parts(joining, *ways.division, store, self._options, self._report)
+        self._memory, self._engine, self._pages_share = None, parts, WALK_ROOM
         self._report.decide(f"parts: the windows do not fit the memory; {ways['parts'].why}")
         for feed, batch in _poured(engine, store.pool):
             parts.gather(feed, batch)
         pa.default_memory_pool().release_unused()
         return True
 
-    def _rows_fit_parts(self) -> bool:
+    def _rows_fit_parts(self, joining: Divisible) -> bool:
         """Whether a part has room for a few of the widest rows, and for as many pages of them (by
         itself a batch of very many columns takes some megabytes), and could be walked."""
-        room, sides = Room.of(self._options), self._joining.sides
-        row = self._joining.in_part(room.output_bytes).weight(1, self._joining.need.row_bytes)
-        pages = sum(column_bytes(len(side.stored)) for side in sides)
+        room = Room.of(self._options)
+        row = joining.in_part(room.output_bytes).weight(1, joining.need.row_bytes)
+        pages = sum(column_bytes(len(side.stored)) for side in joining.sides)
         return may_walk(self._options) and FEW_ROWS * (row + pages) <= room.part_bytes
 
-    def _ways(self, engine: MemoryEngine) -> Ways:
+    def _ways(self, joining: Divisible, engine: MemoryEngine) -> Ways:
         """What the ways beyond memory cost, by the rows that have been read."""
         rows = [engine.rows_of(feed) for feed in range(len(self._feeds))]
         sizes = [sum(b.nbytes for b in some) / max(sum(b.num_rows for b in some), 1)
                  for some in rows]  # fmt: skip
-        cutting = self._joining.cutting
+        cutting = joining.cutting
         samples = [drawn(cutting, i, feed.source, rows[i], is_all=feed.is_done)
                    for i, feed in enumerate(self._feeds)]  # fmt: skip
-        return ways_of(self._joining, samples, sizes, self._options, is_sorted=False)
+        return ways_of(joining, samples, sizes, self._options, is_sorted=False)
 
     def _open_store(self) -> Store:
         options = self._options
@@ -354,21 +357,25 @@ class Driver:
         for feed in self._feeds:
             if not feed.is_live:
                 need.see_rest(feed.rest())
-        share = WALK_ROOM if isinstance(self._engine, Parts) else 1.0
-        return need.announced(error, has_ties=isinstance(error, TooManyTies), share=share)
+        has_ties = isinstance(error, TooManyTies)
+        return need.announced(error, has_ties=has_ties, share=self._pages_share)
 
     def _close(self) -> None:
         for inbox in self._inboxes.values():
             inbox.close()
+        self._count_pages()
         if self._store is not None:
-            self._count_pages()
             self._store.close()
 
     def _count_pages(self) -> None:
-        assert self._store is not None
-        counters, (reads, writes) = self._store.pool.counters, self._pages_before
-        self._report.pages_read = reads + counters.reads + self._walked.reads
-        self._report.pages_written = writes + counters.writes + self._walked.writes
+        """Add what the store has read and written since the last time; an engine that has stores
+        of its own besides adds theirs."""
+        if self._store is None:
+            return
+        counters, (reads, writes) = self._store.pool.counters, self._pages_counted
+        self._report.pages_read += counters.reads - reads
+        self._report.pages_written += counters.writes - writes
+        self._pages_counted = (counters.reads, counters.writes)
         self._count(counters.bytes_peak)
 
     def _count(self, size: int) -> None:

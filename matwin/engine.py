@@ -5,7 +5,8 @@
     frontiers ────────▶ advance ┘
 
 An *engine* is one way of holding a join's rows: in memory, on pages, in parts.  It knows nothing of
-sources, of other engines or of when to step.  A *joining* makes the engines of one join.
+sources, of other engines or of when to step.  A *joining* makes the engines of one join; one that
+begins in memory may be *divisible*, too.
 
 Invariants: what `take` and `advance` yield is handed over exactly once; `needed_bytes` bounds what
 the rows take and what the next step takes on top of them; after `advance` with every frontier at
@@ -96,11 +97,7 @@ class Moved(NamedTuple):
 
 
 class Joining(Protocol):
-    """One join: what its feeds are, its engines, and how it may be divided."""
-
-    @property
-    def cutting(self) -> Cutting:
-        """The ways of dividing it into parts."""
+    """One join: what its feeds are, and its engines."""
 
     @property
     def sides(self) -> Sequence[Side]:
@@ -118,14 +115,25 @@ class Joining(Protocol):
     def decision(self) -> str:
         """What is done while everything is in memory; empty where only the end tells."""
 
-    def in_memory(self) -> MemoryEngine:
-        """An engine without rows."""
-
-    def in_part(self, output_bytes: int) -> MemoryEngine:
-        """An engine for one part, on one thread, without rows."""
+    def in_memory(self) -> MemoryEngine | None:
+        """An engine without rows; None where all rows go to a store from the first on."""
 
     def on_pages(self, engine: Any, store: Store, arrivals: Sequence[str], why: str) -> Moved:
         """The rows of an engine in memory, on pages of a store."""
 
     def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[Any]:
         """What becomes of rows that can match nothing."""
+
+
+class Divisible(Joining, Protocol):
+    """A join that begins in memory, and how it may be divided from there."""
+
+    @property
+    def cutting(self) -> Cutting:
+        """The ways of dividing it into parts."""
+
+    def in_memory(self) -> MemoryEngine:
+        """An engine without rows."""
+
+    def in_part(self, output_bytes: int) -> MemoryEngine:
+        """An engine for one part, on one thread, without rows."""

@@ -31,7 +31,7 @@ from matwin.storage.units import format_size
 from .attributes import FLOAT_LIMIT, INT_LIMIT, Attribute
 from .bestmatch import directions_of
 from .cost import cheapest
-from .engine import Joining
+from .engine import Divisible
 from .joining import Join, TwoSided
 from .options import Options, options_of
 from .question import Question
@@ -120,7 +120,7 @@ def _plan(question: Question, sources: tuple[Source, Source], options: Options) 
     return planned_ways(TwoSided(join, directions_of(join), (), is_live=False), sources, options)
 
 
-def planned_ways(joining: Joining, sources: Sequence[Source], options: Options) -> list[str]:
+def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options) -> list[str]:
     """The four ways with their estimates, and which is taken; looks at a sample of the sources
     where that is cheap."""
     known = [(s.rows_hint, s.bytes_hint) for s in sources]

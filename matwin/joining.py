@@ -170,16 +170,8 @@ class Join:
     ) -> pa.RecordBatchReader:
         """The results as a reader."""
         schema = schema or self.output.schema
-        return pa.RecordBatchReader.from_batches(schema, self._counted(results))
-
-    def _counted(self, results: Generator[Batches]) -> Iterator[pa.RecordBatch]:
-        with closing(results):  # also when somebody keeps the exception and its frames
-            for batches in results:
-                for batch in batches:
-                    self.report.rows_out += batch.num_rows
-                    check_rows_out(self.report, self.options)
-                    if batch.num_rows:
-                        yield batch
+        counted = handed_out(results, self.report, self.options)
+        return pa.RecordBatchReader.from_batches(schema, counted)
 
 
 def _batches(
@@ -244,6 +236,19 @@ class TwoSided:
         """Unmatched rows, where they are wanted."""
         if SIDES[feed] in self.keeps_rejected:
             yield [self.join.output.unmatched(SIDES[feed], rows)]
+
+
+def handed_out(
+    results: Generator[Batches], report: Report, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """All batches that have rows, counted."""
+    with closing(results):  # also when somebody keeps the exception and its frames
+        for batches in results:
+            for batch in batches:
+                report.rows_out += batch.num_rows
+                check_rows_out(report, options)
+                if batch.num_rows:
+                    yield batch
 
 
 def check_rows_out(report: Report, options: Options) -> None:

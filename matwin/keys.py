@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -66,10 +67,27 @@ def float_key_within(key: int, length: float) -> int:
     >>> 0.7 - 8.7
     -7.999999999999999
     """
-    value, low, high = float_of_key(key), key_of_float(-math.inf), key
+    value = float_of_key(key)
+    return _first(key_of_float(-math.inf), key, lambda k: value - float_of_key(k) <= length)
+
+
+def float_key_apart(key: int, length: float) -> int:
+    """The order key of the least float to which from this one it is at least `length`.
+
+    >>> float_of_key(float_key_apart(key_of_float(-8.0), 8.7))
+    0.6999999999999984
+    >>> 0.6999999999999984 - -8.0
+    8.7
+    """
+    value = float_of_key(key)
+    return _first(key, key_of_float(math.inf), lambda k: float_of_key(k) - value >= length)
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The first key from `low` on for which something holds that holds from there to `high`."""
     while low < high:
         middle = (low + high) // 2
-        if value - float_of_key(middle) <= length:
+        if holds(middle):
             high = middle
         else:
             low = middle + 1

@@ -33,12 +33,11 @@ import pyarrow as pa
 
 from matwin.scheduler.division import Plan
 from matwin.scheduler.layout import ANCHOR, Int64s
-from matwin.storage.counters import Counters
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 
 from .cutting import Cut, Cutting
-from .engine import Joining
+from .engine import Divisible
 from .feed import Portion
 from .finality import DONE
 from .options import Options
@@ -94,12 +93,10 @@ class Parts:
     needed_bytes = 0  # a store counts its own
 
     def __init__(
-        self, joining: Joining, cut: Cut, plan: Plan, store: Store, options: Options,
-        report: Report, walked: Counters, *, depth: int = 0,
+        self, joining: Divisible, cut: Cut, plan: Plan, store: Store, options: Options,
+        report: Report, *, depth: int = 0,
     ) -> None:  # fmt: skip
-        """`walked` counts the pages of parts that are walked: those are in stores of their own."""
         self._depth = depth
-        self._walked_pages = walked
         # Rows as they came, and all their copies in order of their parts.
         self._copies = 1 + max(1.0, plan.replication)
         self._joining = joining
@@ -292,7 +289,7 @@ class Parts:
             return None
         return Parts(
             self._joining, cut, plan, self._store, self._options, self._report,
-            self._walked_pages, depth=self._depth + 1,
+            depth=self._depth + 1,
         )  # fmt: skip
 
     def _sample(self, feed: int, part: int) -> list[pa.RecordBatch]:
@@ -321,8 +318,8 @@ class Parts:
                 for batch in lanes.taken(part):
                     yield from moved.engine.take(feed, portion_of(self._cutting, feed, batch))
             yield from moved.engine.advance([DONE] * len(self._lanes))
-            self._walked_pages.reads += store.pool.counters.reads
-            self._walked_pages.writes += store.pool.counters.writes
+            self._report.pages_read += store.pool.counters.reads
+            self._report.pages_written += store.pool.counters.writes
 
 
 def portion_of(cutting: Cutting, feed: int, rows: pa.RecordBatch) -> Portion:

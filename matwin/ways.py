@@ -14,7 +14,7 @@ from matwin.scheduler.division import Plan
 
 from .cost import Estimate, Work, estimates
 from .cutting import Cut
-from .engine import Joining
+from .engine import Divisible
 from .options import Options
 from .parts import Room
 from .sampling import Drawn
@@ -38,7 +38,7 @@ class Ways:
 
 
 def ways_of(
-    joining: Joining, samples: Sequence[Drawn], row_bytes: Sequence[float], options: Options, *,
+    joining: Divisible, samples: Sequence[Drawn], row_bytes: Sequence[float], options: Options, *,
     is_sorted: bool | None = None, is_live: bool = False,
 ) -> Ways:  # fmt: skip
     """The ways of a join whose feeds are like the samples, with rows of so many bytes."""

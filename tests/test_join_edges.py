@@ -320,6 +320,19 @@ def test_a_fixed_window_measures_floats_by_their_difference(
         assert found.read_all().num_rows == rows
 
 
+@pytest.mark.parametrize(
+    ("last", "at", "every"), [(-8.0, 0.7, 8.7), (0.1, 0.3, 0.3 - 0.1), (1.0, 1e300, 1e300)]
+)
+def test_evaluations_are_spaced_by_the_difference_of_floats(
+    last: float, at: float, every: float
+) -> None:
+    """One that is exactly `every` after another is due, however `last + every` is rounded."""
+    rows = pa.table({"t": [last, at], "x": [1, 1]})
+    for length, times in ((every, [last, at]), (math.nextafter(every, math.inf), [last])):
+        found = matwin.fixed_window_join(rows, rows, time="t", period=0, every=length, on={"x": 0})
+        assert found.read_all()["evaluated_at"].to_pylist() == times
+
+
 @pytest.mark.parametrize("name", ["period", "every"])
 def test_a_length_of_time_is_no_pair(name: str) -> None:
     table = pa.table({"t": [1], "x": [1]})

@@ -122,6 +122,13 @@ class Tail:
                 self._pool.give_back(portion.size)
         self.put_back(kept)
 
+    def first_key(self, at_least: int) -> int | None:
+        """The least order key from `at_least` on, if there is one."""
+        first: int | None = None
+        for portion in self.portions:
+            first = least_from(portion.keys, at_least, first)
+        return first
+
     @contextmanager
     def in_order(self) -> Iterator[Sorted]:
         """The rows in ε-Grid-Order, with room for sorting and writing them."""
@@ -154,3 +161,12 @@ class Tail:
         self._pool.give_back(before - after)
         if rest.num_rows:
             self._hold(rest, after)
+
+
+def least_from(keys: Int64s, at_least: int, before: int | None) -> int | None:
+    """The least of the keys from `at_least` on, or the one found before if that is less."""
+    found = keys[keys >= at_least]
+    if len(found) == 0:
+        return before
+    least = int(found.min())
+    return least if before is None else min(least, before)

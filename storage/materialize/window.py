@@ -35,7 +35,7 @@ from ..layout import Page, PageId, check_names, check_rows, check_storable
 from ..pool import BufferPool
 from ..runs import PageRef, RunWriter, live_rows
 from ..turns import in_turn
-from .tail import Tail
+from .tail import Tail, least_from
 
 DECODED_ROWS = 256
 """Rows decoded at a time where a column is dictionary-encoded: their values may be long."""
@@ -258,6 +258,22 @@ class Window(ABC):
                     batch = page.filter(pa.array(keys <= upto_key))
                 if batch.num_rows:
                     yield cast_columns(batch, self.result_schema)
+
+    @in_turn
+    def first_key(self, at_least: int) -> int | None:
+        """The least order key of a live row from `at_least` on; reads the pages on which that
+        stands, and brings nothing into pages.  Rows without an order value come last."""
+        first = self._tail.first_key(at_least)
+        for ref in self._by_order:
+            if first is not None and ref.fence.order_min >= first:
+                break
+            if ref.fence.order_min >= max(at_least, ref.low):
+                first = ref.fence.order_min
+            elif ref.fence.order_max >= at_least:
+                with self.read(ref, "first key") as rows:
+                    keys = order_key(rows.column(self.grid.order.name))
+                first = least_from(keys, at_least, first)
+        return first
 
     @in_turn
     def count(self) -> int:

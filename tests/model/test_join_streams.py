@@ -7,15 +7,18 @@ known when it came.
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import as_bag, oracle
-from talking import Listener, Talk
+from talking import PATIENCE, Listener, Talk
 
 import matwin
 from matwin.question import Question
@@ -227,3 +230,46 @@ def test_fixed_windows_count_rows_that_can_match_nothing(keep: bool) -> None:
     assert (report.left.rows_in, report.left.used, report.left.rejected) == (6, 1, 5)
     assert (report.right.rows_in, report.right.used, report.right.rejected) == (2, 2, 0)
     report.check()
+
+
+def test_fixed_windows_read_on_while_a_side_is_silent() -> None:
+    """Its rows are in the windows by the time that the silent one says something."""
+    talk, is_read = Talk(), threading.Event()
+
+    def speaking() -> Iterator[dict[str, Any]]:
+        for number in range(300):  # more than a queue holds
+            yield {"t": number, "x": 0.0, "id": number}
+        is_read.set()
+
+    reader = matwin.fixed_window_join(
+        matwin.stream(talk, schema=SCHEMA), matwin.stream(speaking(), schema=SCHEMA),
+        time="t", period=2, on={"x": 1.0},
+    )  # fmt: skip
+    with Listener(reader, {"left": talk}) as listener:
+        assert is_read.wait(PATIENCE)
+        talk.say({"t": 3, "x": 0.0, "id": 0}, {"t": 5, "x": 9.0, "id": 1})
+        expected = [(at, mate) for at in (3, 4, 5) for mate in range(at - 2, at + 1)]
+        came = [(row["evaluated_at"], row["id_right"]) for row in listener.heard(6)]
+        assert came == expected[:6]  # nobody knows yet whether more rows come at 5
+        talk.say({"t": 9, "x": 9.0, "id": 2})
+        came = [(row["evaluated_at"], row["id_right"]) for row in listener.heard(9)]
+        assert came == expected
+
+
+def test_fixed_windows_hold_what_an_evaluation_can_still_need() -> None:
+    """Neither the rows between two evaluations nor the times that wait are kept."""
+    rows, report, told = 60_000, Report(), []
+    table = pa.table({"t": np.arange(rows), "x": np.zeros(rows, np.int64)})
+    asked: dict[str, Any] = {"time": "t", "period": 2, "every": 25_000, "on": {"x": 0}}
+    small: dict[str, Any] = {"memory": 2 * 32 * 4096, "page_size": 4096}
+    found = matwin.fixed_window_join(
+        matwin.stream(table), matwin.stream(table), report=report, progress=told.append,
+        **asked, **small,
+    ).read_all()  # fmt: skip
+    times = [at for at in (0, 25_000, 50_000) for _ in range(9 if at else 1)]
+    assert found["evaluated_at"].to_pylist() == times
+    assert report.pages_written == 0
+    assert told[-1] is report and report.is_done
+    shuffled = table.take(np.random.default_rng(1).permutation(rows))
+    found = matwin.fixed_window_join(shuffled, shuffled, **asked, **small)
+    assert found.read_all()["evaluated_at"].to_pylist() == times

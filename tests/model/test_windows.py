@@ -29,6 +29,7 @@ from matwin.storage import (
     Window,
     smallest_budget,
 )
+from matwin.storage.columns import order_key
 from matwin.storage.materialize import FORMS
 
 PAGE = 4096
@@ -148,6 +149,15 @@ class WindowsAgree(RuleBasedStateMachine):
         if not pa.types.is_temporal(t_type):
             return bound
         return pa.array([bound], self.storage_type).cast(t_type)[0]
+
+    @rule(data=st.data())
+    def first_key(self, data: st.DataObject) -> None:
+        keys = order_key(self.physical(self.model).column("t")).tolist()
+        near = st.sampled_from(keys) if keys else st.nothing()
+        at_least = data.draw(near | near.map(lambda key: key + 1) | st.integers(-(2**63), 2**63))
+        expected = min((key for key in keys if key >= at_least), default=None)
+        for form, window in self.windows.items():
+            assert window.first_key(at_least) == expected, form
 
     @rule()
     def settle(self) -> None:
