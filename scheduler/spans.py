@@ -18,6 +18,8 @@ import numpy as np
 
 from .reach import Int64s
 
+PAIRS_AT_A_TIME = 1 << 18
+
 
 class Spans(NamedTuple):
     """Keys and times of pages, from the first to the last."""
@@ -38,12 +40,14 @@ def overlapping(left: Spans, right: Spans) -> tuple[Int64s, Int64s]:
     ([0], [[0, 2]])
     """
     owners, edges = [np.empty(0, np.int64)], [np.empty((0, 2), np.int64)]
-    for at in range(len(left.key_first)):
+    at_a_time = max(1, PAIRS_AT_A_TIME // max(len(right.key_first), 1))
+    for start in range(0, len(left.key_first), at_a_time):
+        some = Spans(*(column[start : start + at_a_time, None] for column in left))
         meets = (
-            (right.key_last >= left.key_first[at]) & (right.key_first <= left.key_last[at])
-            & (right.time_last >= left.time_first[at]) & (right.time_first <= left.time_last[at])
+            (right.key_last >= some.key_first) & (right.key_first <= some.key_last)
+            & (right.time_last >= some.time_first) & (right.time_first <= some.time_last)
         )  # fmt: skip
-        changes = np.flatnonzero(np.diff(meets, prepend=False, append=False))
-        owners.append(np.full(len(changes) // 2, at))
+        own, changes = np.nonzero(np.diff(meets, prepend=False, append=False, axis=1))
+        owners.append(start + own[::2])
         edges.append(changes.reshape(-1, 2))
     return np.concatenate(owners), np.concatenate(edges)

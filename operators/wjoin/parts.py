@@ -134,7 +134,8 @@ def needed_bytes(parts: Sequence[MemoryPart]) -> int:
 
 
 class Gathering:
-    """Parts that gather, counted against a pool's budget."""
+    """Parts that gather, counted against a pool's budget: their rows, and what it takes to sort and
+    write one of them after the other."""
 
     def __init__(self, parts: Sequence[MemoryPart], pool: BufferPool) -> None:
         self._parts = parts
@@ -143,7 +144,8 @@ class Gathering:
 
     def count(self) -> None:
         """Count what the parts take now."""
-        more = needed_bytes(self._parts) - self.size
+        sorting = max(part.sorting_bytes + part.rows * BYTES_PER_ROW for part in self._parts)
+        more = sum(part.size for part in self._parts) + sorting - self.size
         if more > 0:
             self._pool.take(more)
         else:
