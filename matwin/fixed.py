@@ -48,6 +48,7 @@ from .need import Need, WalkNeed
 from .options import Options, options_of
 from .question import Question
 from .report import Report
+from .shares import HALF
 from .side import Side
 from .sources import check_trace, two_sources
 
@@ -110,7 +111,7 @@ def fixed_window_join(
 
 def _half(options: Options) -> Options:
     """What the windows and a join have each."""
-    memory = max(options.budget_bytes // 2, smallest_budget(PAGE_MIN))
+    memory = max(options.budget_bytes // HALF, smallest_budget(PAGE_MIN))
     page = min(options.page_bytes, memory // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
     return replace(options, memory=memory, page_size=page)
 
@@ -290,7 +291,7 @@ class FixedWindowJoining:
         self.sides: Sequence[Side] = [Side.of(timed, name) for name in SIDES]
         self.tolerances: Sequence[Counts | None] = [timed.order.limits] * 2
         self.need: Need = HalvesNeed(
-            evaluation.judges, budget_bytes=options.budget_bytes // 2,
+            evaluation.judges, budget_bytes=options.budget_bytes // HALF,
             page_bytes=options.page_bytes,
         )  # fmt: skip
 

@@ -32,12 +32,10 @@ from .candidates import Candidates, Contest, joined, plain_keys
 from .joining import Batches, Join, MakeDirections
 from .kernels.skyline import best_of_groups
 from .matched import Finish, Matched
+from .shares import PAIR_SHARE
 from .spill import BatchSpill
 
 CHANGE = "change"
-KEPT_SHARE = 32
-"""Pairs are kept in memory while they take no more of the budget: with the copies that new ones
-cost, they are within the eighth for output, of which there is none meanwhile."""
 Scored = tuple[Candidates, pa.RecordBatch]
 
 
@@ -105,7 +103,7 @@ class Champions:
         self._join = join
         self._contest = Contest(join.question, "left")
         self._emits_updates = emit == "updates"
-        self._share = join.options.budget_bytes // KEPT_SHARE
+        self._share = join.options.budget_bytes // PAIR_SHARE
         self._kept: Scored | None = None
         self._file: _OnFile | None = None
         self._places: Candidates | None = None

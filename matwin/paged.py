@@ -42,11 +42,10 @@ from .judge import Found, Judge
 from .matched import Finish, Matched, Result, unmatched_rows
 from .paging import Shares, planned
 from .report import Report
+from .shares import MATCH_SHARE
 from .sizes import cuts
 
 ROW_BITS = 32
-GATHER_SHARE = 32
-"""Base rows of found pairs are gathered a thirty-second of the budget at a time."""
 _Task = tuple[int, int, int]  # a probe page, and which of its rows
 
 
@@ -355,7 +354,7 @@ class _Step(Generic[Result]):
     def _portions(self, probes: Int64s, places: Int64s) -> list[tuple[int, int]]:
         """Stretches of pairs whose base rows take a batch's share.  Whole probe rows where they are
         handed on, with a note of all that they have found."""
-        share = self._pool.budget_bytes // GATHER_SHARE
+        share = self._pool.budget_bytes // MATCH_SHARE
         portions = cuts(self._widths[places >> ROW_BITS], len(places), share, self._shares.capacity)
         if self._direction.feeds is None:
             return portions

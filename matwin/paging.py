@@ -30,6 +30,14 @@ from matwin.storage.units import format_size
 
 from .judge import Judge
 from .output import BATCH_ROWS
+from .shares import (
+    FOUND_ROOM,
+    FOUND_ROOM_ALL,
+    PARTIAL_ROOM,
+    PARTIAL_ROOM_ALL,
+    TIGHT_FOUND,
+    TIGHT_PARTIAL,
+)
 
 PARTIAL_RATIO = 4
 READ_AHEAD = 2
@@ -64,8 +72,9 @@ class Shares:
         rows = max([ref.rows for ref in refs], default=1)
         block_bytes = rows * max(judge.probe.bytes_per_row(), judge.base.bytes_per_row())
         room = pool.budget_bytes - pool.write_space - pool.held_bytes - aside_bytes
-        partial = room // 4 if judge.mode == "best" else room // 16
-        output = room // 8 if judge.mode == "best" else room // 4
+        is_best = judge.mode == "best"
+        partial = int(room * (PARTIAL_ROOM if is_best else PARTIAL_ROOM_ALL))
+        output = int(room * (FOUND_ROOM if is_best else FOUND_ROOM_ALL))
         frame_bytes = page_bytes + block_bytes
         frames = (room - partial - output) // frame_bytes - READ_AHEAD - 1
         read_ahead, pair_bytes = READ_AHEAD, bytes_of_pair(judge)
@@ -74,7 +83,7 @@ class Shares:
             rest = room - FRAMES_TIGHT * frame_bytes
             if rest < rest_min(pair_bytes):
                 raise _too_small(pool, frame_bytes, room, rest_min(pair_bytes))
-            partial, output = rest // 2, rest // 3
+            partial, output = int(rest * TIGHT_PARTIAL), int(rest * TIGHT_FOUND)
         capacity = output // (PORTIONS * pair_bytes)
         partial_page = rows * PARTIAL_RATIO * pair_bytes
         return cls(

@@ -1,4 +1,4 @@
-"""What a source may take of a join's memory, in one place.
+"""What each may take of a join's memory, and why, in one place.
 
     budget ─▶ divided by the sources ─▶ portion  rows that are handed over at once
                                      ─▶ whole    what is open while rows are read: pages, buffers
@@ -25,6 +25,21 @@ OUTPUT_SHARE = 8
 """Output that is under way may take an eighth of the budget."""
 STEP_SHARE = 2
 """A step over pages pays once half the budget has come: the more, the seldomer they are read."""
+MATCH_SHARE = 32
+"""Base rows of pairs that a walk has found are gathered a thirty-second at a time: what is handed
+over together is a batch, and the frames need the rest."""
+PAIR_SHARE = 32
+"""Pairs that an inner bestmatch keeps for its second reading before they go to scratch: with the
+copies that new ones cost, they are within the eighth for output, of which there is none then."""
+PARTIAL_ROOM, PARTIAL_ROOM_ALL = 1 / 4, 1 / 16
+"""Of what a walk has room for, partial results: bestmatch keeps pairs until a page is finished, an
+ε-join hands them over at once."""
+FOUND_ROOM, FOUND_ROOM_ALL = 1 / 8, 1 / 4
+"""Of the same, pairs that workers have found and the batch that is made of them."""
+TIGHT_PARTIAL, TIGHT_FOUND = 1 / 2, 1 / 3
+"""Both, of what two frames leave, where there is room for no more."""
+HALF = 2
+"""A fixed window join is a join of joins: half for its windows, half for each evaluation."""
 GATHER_SHARE = 0.28
 """Rows that gather before they are put down in parts: the more, the larger are the pages.  Two and
 a half times as much counts, for a copy and numbers."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from matwin.output import BATCH_ROWS
+from matwin.shares import OUTPUT_SHARE
 from matwin.sizes import cuts
 
 from .block import Held
 from .pipeline import Tuples
 from .question import WindowQuestion
 
-OUTPUT_SHARE = 8
 FEW_ROWS = 64
 FOUND_BYTES = 16
 """A tuple's and a row's number; the row numbers of the tuple's streams come on top."""

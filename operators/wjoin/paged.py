@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from matwin.feed import Portion
+from matwin.shares import STEP_SHARE
 from matwin.storage.store import Store
 
 from .block import Blocks
@@ -21,9 +22,6 @@ from .needed import needed_from
 from .parts import Gathering, MemoryPart, PagedPart
 from .streams import weight_in_memory
 from .walked import Step
-
-NEW_SHARE = 2
-"""What gathers is half of the budget: the more, the seldomer the windows are read."""
 
 
 class LivePages:
@@ -48,7 +46,7 @@ class LivePages:
     @property
     def step_bytes(self) -> int | None:
         """A step is due once as much has gathered as pays for reading the windows."""
-        return 0 if self._gathering.size > self._pool.budget_bytes // NEW_SHARE else None
+        return 0 if self._gathering.size > self._pool.budget_bytes // STEP_SHARE else None
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes while it gathers."""

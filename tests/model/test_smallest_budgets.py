@@ -298,7 +298,7 @@ def test_best_pairs_of_all(seed: int, budget: int, share: int, form: str) -> Non
     """Pairs that are kept go to a file, and are compared by places or with one another, instead of
     refusing a budget by a guess."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inner, "KEPT_SHARE", share)
+        patch.setattr(inner, "PAIR_SHARE", share)
         works_or_says_what_does(champions(np.random.default_rng(seed), form), budget)
 
 
