@@ -39,7 +39,7 @@ from matwin.storage.units import format_size
 
 from .choose import Choice
 from .constraints import Between
-from .join import asked, window_options
+from .join import asked, is_live, window_options
 from .joining import WindowJoining
 from .question import WindowQuestion
 
@@ -71,18 +71,19 @@ def explain_window_join(
         lines += labelled(name, [source_size(source, column)])
     memory = f"{format_size(chosen.budget_bytes)} in pages of {format_size(chosen.page_bytes)}"
     lines += labelled("memory", [f"{memory}, {chosen.workers} threads"])
-    lines += labelled("plan", [_plan(choice, chosen)])
-    if choice.algorithm == "merge" and not chosen.wants_pages:
+    live = is_live(sources)
+    lines += labelled("plan", [_plan(choice, chosen, is_live=live)])
+    if not live and not chosen.wants_pages:
         joining = WindowJoining(question, choice, chosen, Report(), is_live=False)
         lines += labelled("way", planned_ways(joining, list(sources.values()), chosen))
     lines += labelled("output", [", ".join(question.schema.names)])
     return "\n".join(lines)
 
 
-def _plan(choice: Choice, options: Options) -> str:
+def _plan(choice: Choice, options: Options, *, is_live: bool) -> str:
     if options.wants_pages:
         return choice.on_pages("trace, materialize or schedule ask for them", "read by a schedule")
-    if choice.algorithm == "merge":
+    if not is_live:
         return choice.reason
     return f"{choice.reason}; where the windows do not fit the memory, merged on pages instead"
 

@@ -61,7 +61,7 @@ def window_join(
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
         raise InputError("report=: it has counted another join already; give a new Report()")
-    joining = WindowJoining(question, choice, chosen, report, is_live=_is_live(sources))
+    joining = WindowJoining(question, choice, chosen, report, is_live=is_live(sources))
     reports = [report.streams.setdefault(name, StreamReport()) for name in question.names]
     driver = Driver(joining, list(sources.values()), reports, chosen, report)
     return pa.RecordBatchReader.from_batches(
@@ -76,11 +76,12 @@ def asked(
     """The question, its sources and the algorithm; checked before any row is read."""
     sources = _sources(streams)
     question = WindowQuestion.of(sources, time=time, windows=windows, by=by, where=where)
-    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=_is_live(sources))
+    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=is_live(sources))
     return question, sources, choice
 
 
-def _is_live(sources: Mapping[str, Source]) -> bool:
+def is_live(sources: Mapping[str, Source]) -> bool:
+    """Whether a stream may go on for ever."""
     return any(isinstance(source, Stream) and source.is_live for source in sources.values())
 
 

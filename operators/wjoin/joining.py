@@ -1,7 +1,8 @@
 """A window join as the driver knows it: its feeds, and the engines that its algorithm takes.
 
     in memory   merge                      `Slabs`
-                backward, forward          `Backward`, `Forward`
+                backward, forward          `Backward`, `Forward`; finite inputs wait: `Untouched`
+    in parts    the same, one for a part
     on pages    live streams               `LivePages`: steps over windows
                 finite inputs              `GatheredPages`: everything at the end
 
@@ -38,6 +39,7 @@ from .paged import LivePages
 from .question import WindowQuestion
 from .slabs import Slabs
 from .streams import StreamsInMemory, weight_in_memory
+from .untouched import Untouched
 from .walked import Step
 
 
@@ -65,14 +67,18 @@ class WindowJoining:
 
     def in_memory(self) -> StreamsInMemory:
         """The engine of the algorithm, without rows."""
-        return self._engine(self._output, self._options.workers)
+        engine = self._engine(self._output, self._options.workers)
+        if self._is_live or isinstance(engine, Slabs):
+            return engine
+        upper = self._question.constraints.bounds(self._choice.bounds)
+        return Untouched(engine, self._blocks, upper, is_float=self._question.is_float)
 
     def in_part(self, output_bytes: int) -> StreamsInMemory:
         """The same for one part, on one thread."""
         output = Output(self._question, output_bytes * OUTPUT_SHARE, 1)
         return self._engine(output, 1)
 
-    def _engine(self, output: Output, threads: int) -> StreamsInMemory:
+    def _engine(self, output: Output, threads: int) -> Slabs | Backward | Forward:
         choice, common = self._choice, (self._question, self._blocks, output)
         if choice.algorithm == "merge":
             return Slabs(*common, bounds=choice.bounds, threads=threads, report=self._report)

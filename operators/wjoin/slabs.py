@@ -77,7 +77,7 @@ class Slabs(StreamsInMemory):
 
     def kept_bytes(self, frontiers: Sequence[int]) -> int:
         """What would be needed after a step."""
-        if not _is_known(frontiers):
+        if not is_known(frontiers):
             return self.needed_bytes
         parts = list(zip(self.old, self.new, self._needed(frontiers), strict=True))
         kept = sum(o.bytes_from(bound) + n.bytes_from(bound) for o, n, bound in parts)
@@ -94,7 +94,7 @@ class Slabs(StreamsInMemory):
         While nothing is known of a stream's order nothing could be dropped, and more rows would
         have to be joined in steps than in one: then it waits.
         """
-        if not _is_known(frontiers):
+        if not is_known(frontiers):
             return
         self._report.steps += 1
         old, new = [p.refs() for p in self.old], [p.refs() for p in self.new]
@@ -136,7 +136,7 @@ class Slabs(StreamsInMemory):
                 yield number, is_new, part.clear()
 
 
-def _is_known(frontiers: Sequence[int]) -> bool:
+def is_known(frontiers: Sequence[int]) -> bool:
     """Whether every stream has said how far it has come."""
     return all(frontier > INT64_MIN for frontier in frontiers)
 
