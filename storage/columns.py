@@ -238,9 +238,12 @@ def is_plain(data_type: pa.DataType) -> bool:
 
 def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the columns of `schema`, by name, cast where the type differs."""
+    if batch.schema.names != schema.names:
+        batch = batch.select(schema.names)
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
     columns = []
-    for field in schema:
-        column = batch.column(batch.schema.get_field_index(field.name))
+    for column, field in zip(batch.columns, schema, strict=True):
         if column.type != field.type:
             column = _cast(column, field)
         columns.append(column)
