@@ -5,7 +5,7 @@ A pair is a value of the left row and one of the right row.  An order says which
     min_distance      the smaller |a - b|                                      the default
     youngest          the pair whose younger value is younger: the larger max(a, b)
     subset            the pair whose common elements include the other's       sets, in list columns
-    minimize(f)       the smaller f(a, b), any number                          a plain function too
+    minimize(f)       the smaller f(a, b), a float, or an integer below 2**100; a plain function too
     partial_order(g)  g((a, b), (c, d)) says True: at least as good, False: worse, None: neither
 
 The first, second and fourth turn a pair into a number, and whole columns of pairs are compared by
@@ -85,8 +85,10 @@ def minimize(function: Callable[[Any, Any], Any]) -> Minimize:
     """An order by ``function(a, b)``, the smaller the better.
 
     The function gets Python's own numbers, times as counts of the finer unit of both columns, and
-    returns a number: an integer or a float, but not NaN.  Where it gives the same, it is called
-    with whole columns or compiled; what it captures from outside is taken as it is at each call.
+    returns a number: a float that is not NaN, or an integer between -2**100 and 2**100, which is
+    compared exactly.  Larger integers are refused; return them as floats.  Where it gives the same,
+    the function is called with whole columns or compiled; what it captures from outside is taken as
+    it is at each call.
     """
     return Minimize(_callable(function))
 
