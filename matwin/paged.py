@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.scheduler import Pair, Walk, reach_of
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, no_rows
 from matwin.storage.errors import BudgetError
 from matwin.storage.materialize import Window
 from matwin.storage.runs import PageRef
@@ -81,7 +81,7 @@ class PagedDirection:
     def no_base_rows(self) -> pa.RecordBatch:
         """None, with the columns of a base page."""
         names, stored = _page_names(self.base), self.judge.base.side.stored
-        return pa.RecordBatch.from_pylist([], schema=pa.schema([stored.field(n) for n in names]))
+        return no_rows(pa.schema([stored.field(n) for n in names]))
 
     held_bytes = judge_bytes = output_bytes = 0  # a store counts its own
     exceeds_offsets = False

@@ -236,6 +236,11 @@ def is_plain(data_type: pa.DataType) -> bool:
     return all(is_plain(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows.  Arrow's own ways to make one import pandas, which takes 40 MB."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
 def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the columns of `schema`, by name, cast where the type differs."""
     if batch.schema.names != schema.names:

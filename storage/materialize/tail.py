@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..columns import Int64s, order_key
+from ..columns import Int64s, no_rows, order_key
 from ..errors import BudgetError
 from ..grid import Grid
 from ..pool import BufferPool
@@ -66,7 +66,7 @@ class Tail:
         self._grid = grid
         self._schema = schema
         self._order = grid.order.name
-        self._head = _size_of(pa.RecordBatch.from_pylist([], schema=schema))
+        self._head = _size_of(no_rows(schema))
         self.portions: list[Portion] = []
         self.rows = 0
         self.size = 0
