@@ -111,7 +111,8 @@ def _inner(
     join = Join(question, left, right, options)
     is_repeatable = left.is_repeatable and right.is_repeatable
     if emit == "final" and is_repeatable and not has_black_boxes(question):
-        first = Join(question, left, right, replace(options, progress=None), report=Report())
+        untold = replace(options, progress=None, trace=None)
+        first = Join(question, left, right, untold, report=Report())
         return join.reader(_twice(first, join))
     champions = Champions(join, emit)
     return join.reader(champions.batches(), champions.schema)
@@ -121,6 +122,7 @@ def _twice(first: Join, second: Join) -> Generator[Batches]:
     frontier = frontier_of_all(first)
     second.report.pages_read += first.report.pages_read
     second.report.pages_written += first.report.pages_written
+    second.report.peak_bytes = max(second.report.peak_bytes, first.report.peak_bytes)
     for decision in first.report.decisions:
         second.report.decide(f"first reading, for the frontier: {decision}")
     yield from on_frontier(second, frontier)

@@ -4,7 +4,7 @@
 
 Each format is a class that knows a file's columns without reading its rows, and reads them in
 portions of bytes (`shares.py`): Parquet by its pages (`parquet.py`), Arrow IPC by its buffers
-(`ipc.py`), CSV in blocks of 1 MiB, which a row must fit.
+(`ipc.py`), CSV in blocks, which a row must fit, of 1 MiB at most or more in large budgets.
 
 Invariants:
 * The files of one list have the same column names.  Their types are brought to a common one that
@@ -45,7 +45,7 @@ from .ipc import can_be_cut, largest_batch
 from .ipc_layout import is_little_endian, is_stream
 from .parquet import Reader, described
 from .reading import Source, checked_schema, first_line, sliced, validated
-from .shares import PORTION_SHARE, WHOLE_SHARE, ReadShare
+from .shares import ReadShare
 from .spill import read_at
 
 CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**20
@@ -142,16 +142,15 @@ class Csv(File):
 
     def _larger(self, block: int, share: ReadShare) -> int:
         """A block for rows that are longer than this one, if the share has room for it."""
-        is_small = share.portion_bytes < CSV_BLOCK_BYTES
-        largest = share.portion_bytes if is_small else share.whole_bytes // CSV_BLOCKS_AHEAD
+        # The blocks ahead are open while rows are read, as Parquet's pages are.
+        largest = share.whole_bytes // CSV_BLOCKS_AHEAD
         if block < largest:
             return min(2 * block, largest)
         with self._text() as text:
             size = longest_row(text)
-        is_short = size <= CSV_BLOCK_BYTES  # a larger portion will do
         raise share.refusal(
             f"file {self.path!r}: a row takes {format_size(size)} and 32 of them are read ahead",
-            size * (PORTION_SHARE // WHOLE_SHARE if is_short else CSV_BLOCKS_AHEAD),
+            max(size, largest + 1) * CSV_BLOCKS_AHEAD,
             "write it as Parquet",
         )
 

@@ -55,6 +55,7 @@ class Union:
     def __init__(self, join: Join) -> None:
         self._join = join
         self._noting = join.sides["left"].with_notes()
+        self._names = [name for name in self._noting.stored.names if name != NOTES]
         self._notes_numbers = has_black_boxes(join.question)
 
     def batches(self) -> Generator[Batches]:
@@ -99,9 +100,7 @@ class Union:
 
     def _with_notes(self, rows: pa.RecordBatch, at: Int64s, notes: pa.Array) -> pa.RecordBatch:
         judged = rows.take(pa.array(at))
-        names = [name for name in self._noting.stored.names if name != NOTES]
-        columns = [judged.column(name) for name in names]
-        return pa.RecordBatch.from_arrays([*columns, notes], schema=self._noting.stored)
+        return judged.select(self._names).append_column(self._noting.stored.field(NOTES), notes)
 
     # ── right → left ─────────────────────────────────────────────────────────────────────────
 

@@ -30,7 +30,7 @@ from .finality import Finality
 from .judge import Judge, Offsets, nobody
 from .matched import Finish, Matched, Result, unmatched_rows
 from .output import BATCH_ROWS
-from .sizes import batch_bytes
+from .sizes import batch_bytes, column_bytes
 
 FEW_PAIRS = 400_000
 WIDE_BYTES = 1 << 16
@@ -84,24 +84,23 @@ class Rows:
         """Take rows."""
         if batch.num_rows == 0:
             return
-        size += keys.nbytes
-        self.rows += batch.num_rows
-        self.size += size
         # Portions of like size become one, so that n rows that come singly are copied log n times.
-        # Wide ones do not: a copy of them has no room, and one by one they can be dropped.
-        parts = [Portion.of(batch, keys, size)]
+        # Wide ones do not: a copy of them has no room, and one by one they can be dropped.  Those
+        # of very many columns do: what these take by themselves is then taken once.
+        parts = [Portion.of(batch, keys, size + keys.nbytes)]
         rows = batch.num_rows
-        most = 0 if size > WIDE_BYTES * rows else 1 << 16
+        most = 0 if size - column_bytes(batch.num_columns) > WIDE_BYTES * rows else 1 << 16
         while self.portions and self.portions[-1].batch.num_rows <= 2 * rows < most:
-            parts.append(self.portions.pop())
+            parts.append(self._pop(-1))
             rows += parts[-1].batch.num_rows
-        self.portions.append(_joined(parts[::-1]))
+        self._put(_joined(parts[::-1]))
 
     def joined(self) -> pa.RecordBatch:
         """All rows as one batch."""
         if not self.portions:
             return self._empty_batch()
-        self.portions = [_joined(self.portions)]
+        portions, self.portions, self.rows, self.size = self.portions, [], 0, 0
+        self._put(_joined(portions))
         return self.portions[0].batch
 
     def take(self, at: Int64s) -> pa.RecordBatch:
@@ -160,7 +159,10 @@ class Rows:
 
     def pop(self) -> Portion:
         """Take out the first portion."""
-        portion = self.portions.pop(0)
+        return self._pop(0)
+
+    def _pop(self, number: int) -> Portion:
+        portion = self.portions.pop(number)
         self.rows -= portion.batch.num_rows
         self.size -= portion.size
         return portion
@@ -174,12 +176,13 @@ class Rows:
 def _joined(portions: list[Portion]) -> Portion:
     if len(portions) == 1:
         return portions[0]
+    columns = column_bytes(portions[0].batch.num_columns)
     return Portion(
         pa.concat_batches([p.batch for p in portions]),
         np.concatenate([p.keys for p in portions]),
         min(p.low for p in portions),
         max(p.high for p in portions),
-        sum(p.size for p in portions),
+        sum(p.size for p in portions) - (len(portions) - 1) * columns,
     )
 
 

@@ -29,7 +29,7 @@ from matwin.storage.units import format_size
 
 from .judge import Judge
 from .paging import FRAMES_TIGHT, bytes_of_pair, rest_min
-from .sizes import is_encoded, value_bytes
+from .sizes import fixed_bytes, is_encoded, value_bytes
 
 HIDDEN_BYTES = 256
 """Columns and padding that a stored row has and the source's does not."""
@@ -110,12 +110,13 @@ def widest(batch: pa.RecordBatch) -> int:
     """The bytes of the widest row, its values plain, as a message of its own."""
     if batch.num_rows == 0:
         return 0
-    sizes = [value_bytes(column) for column in batch.columns]
+    _, others = fixed_bytes(batch.schema)
+    sizes = [value_bytes(batch.column(number)) for number in others]
     lengths = sum(sizes)
     row = batch.slice(0 if isinstance(lengths, int) else int(lengths.argmax()), 1)
     longest = 0  # of runs, whose row is not known
     if is_encoded(row):
-        is_run = [pa.types.is_run_end_encoded(data_type) for data_type in row.schema.types]
+        is_run = [pa.types.is_run_end_encoded(row.schema.types[number]) for number in others]
         runs = [size for size, run in zip(sizes, is_run, strict=True) if run]
         longest = sum(size for size in runs if isinstance(size, int))
         plain = [field.with_type(plain_type(field.type)) for field in row.schema]

@@ -39,6 +39,9 @@ class Options:
     schedule: str = "auto"
     scratch: str | Path | None = None
     trace: str | Path | None = None
+    """Where the page events go.  A join that reads its sources twice (``how="inner"`` of bestmatch)
+    traces the second reading, which makes the rows: a trace is of one walk over one set of pages,
+    and the first one's are gone by then."""
     threads: int | None = None
     progress: Callable[[Report], None] | None = None
     report: Report | None = None

@@ -54,10 +54,12 @@ class Output:
         """A row for each pair of row numbers."""
         ours, theirs = pa.array(left_at), pa.array(right_at)
         columns = [
-            _cast(_taken(left, name, ours), field.type)
-            for name, field in zip(self._left_columns, self.schema, strict=False)
+            _cast(column, field.type)
+            for column, field in zip(
+                _all_taken(left, self._left_columns, ours), self.schema, strict=False
+            )
         ]
-        columns += [_taken(right, name, theirs) for name in self._right_columns]
+        columns += _all_taken(right, self._right_columns, theirs)
         for name, other, distances in self._distances_of:
             a, b = _taken(left, name, ours), _taken(right, other, theirs)
             columns.append(distances(_values(a), _values(b)))
@@ -92,6 +94,13 @@ def _values(column: pa.Array) -> Any:
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type == wanted else column.cast(wanted)
+
+
+def _all_taken(rows: pa.RecordBatch, names: list[str], at: pa.Array) -> list[pa.Array]:
+    """Columns at these rows, in one call: one by one takes three times as long where they are
+    many."""
+    taken: pa.RecordBatch = pc.take(rows.select(names), at, boundscheck=False)
+    return taken.columns  # type: ignore[no-any-return]
 
 
 def _taken(rows: pa.RecordBatch, name: str, at: pa.Array) -> pa.Array:

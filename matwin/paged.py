@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Generic
 
@@ -28,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.scheduler import Pair, Walk, reach_of
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, no_rows
 from matwin.storage.errors import BudgetError
 from matwin.storage.frame import Pinned
 from matwin.storage.materialize import Window
@@ -76,6 +77,12 @@ class PagedDirection:
             side: _window(store, names[side], blocks, materialize, arrivals[side])
             for side, blocks in ((judge.probe_name, judge.probe), (judge.base_name, judge.base))
         }
+
+    @cached_property
+    def no_base_rows(self) -> pa.RecordBatch:
+        """None, with the columns of a base page."""
+        names, stored = _page_names(self.base), self.judge.base.side.stored
+        return no_rows(pa.schema([stored.field(n) for n in names]))
 
     held_bytes = judge_bytes = output_bytes = 0  # a store counts its own
     exceeds_offsets = False
@@ -167,10 +174,6 @@ class _Step(Generic[Result]):
         self._partial_bytes = 0
         self._widths = np.array([-(-ref.size // ref.rows) for ref in bases], np.int64)
         self._base_numbers = {ref.page_id: number for number, ref in enumerate(bases)}
-        base_schema = pa.schema(
-            [self._judge.base.side.stored.field(n) for n in _page_names(direction.base)]
-        )
-        self._no_base_rows = pa.RecordBatch.from_pylist([], schema=base_schema)
         aside = direction.feeds.append_bytes if direction.feeds else 0
         self._shares = Shares.of(self._pool, self._judge, [*probes, *bases], aside)
 
@@ -314,7 +317,7 @@ class _Step(Generic[Result]):
             hits = np.flatnonzero(page.is_hit)
         if len(lonely) or len(hits):
             nobody = Candidates(hits, np.zeros(len(hits), np.int64), np.empty((0, 0), np.int64))
-            yield self._finish(Matched(rows, self._no_base_rows, nobody, lonely))
+            yield self._finish(Matched(rows, self._direction.no_base_rows, nobody, lonely))
         self._pool.give_back(size)
         self._partial_bytes -= size
 

@@ -50,14 +50,28 @@ def pages(read_at: ReadAt, start: int, size: int) -> Iterator[Page]:
     place = start
     while place < start + size:
         header, length = _header(read_at, place, start + size - place)
-        packed, unpacked = header.get(3, 0), header.get(2, 0)
         about = header.get(5) or header.get(7) or header.get(8) or {}
-        encoding = about.get(4 if 8 in header else 2, 0)
+        if not isinstance(about, dict):
+            raise _nonsense(place)
+        packed, unpacked, kind = (_count(header, field, place) for field in (3, 2, 1))
+        values, encoding = (_count(about, f, place) for f in (1, 4 if 8 in header else 2))
         place += length
         if packed < 0 or unpacked < 0 or place + packed > start + size:
             raise ValueError(f"its page at byte {place} ends behind its column")
-        yield Page(header.get(1, 0), place, packed, unpacked, about.get(1, 0), encoding)
+        yield Page(kind, place, packed, unpacked, values, encoding)
         place += packed
+
+
+def _count(fields: dict[int, Any], field: int, place: int) -> int:
+    """A number of a header; a damaged one may have something else there."""
+    value = fields.get(field, 0)
+    if not isinstance(value, int):
+        raise _nonsense(place)
+    return value
+
+
+def _nonsense(place: int) -> ValueError:
+    return ValueError(f"its page header at byte {place} makes no sense")
 
 
 def _header(read_at: ReadAt, place: int, left: int) -> tuple[dict[int, Any], int]:
@@ -68,7 +82,7 @@ def _header(read_at: ReadAt, place: int, left: int) -> tuple[dict[int, Any], int
             return _Thrift(data).header()
         except IndexError:
             if size >= min(left, HEADER_BYTES_MAX):
-                raise ValueError(f"its page header at byte {place} makes no sense") from None
+                raise _nonsense(place) from None
             size *= 16
 
 

@@ -236,11 +236,19 @@ def is_plain(data_type: pa.DataType) -> bool:
     return all(is_plain(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows.  Arrow's own ways to make one import pandas, which takes 40 MB."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
 def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the columns of `schema`, by name, cast where the type differs."""
+    if batch.schema.names != schema.names:
+        batch = batch.select(schema.names)
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
     columns = []
-    for field in schema:
-        column = batch.column(batch.schema.get_field_index(field.name))
+    for column, field in zip(batch.columns, schema, strict=True):
         if column.type != field.type:
             column = _cast(column, field)
         columns.append(column)

@@ -18,6 +18,7 @@ made by the same call.
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Protocol
@@ -206,12 +207,17 @@ class TraceFile:
             raise StoreError(f"{self._path}: the trace is not complete: {self._error}")
 
 
+_OPEN = re.compile(r"/dev/(fd/\d+|std(in|out|err))|/proc/self/fd/\d+")
+
+
 def check_target(path: Path) -> None:
     """Refuse to write a trace over anything but a trace: it may be what is about to be read."""
     try:
         if not path.exists():
             return
-        if not path.is_file():  # the end of an Arrow file says where its parts begin
+        # The end of an Arrow file says where its parts begin, and a name of what is open already is
+        # nothing to be replaced.
+        if not path.is_file() or _OPEN.fullmatch(str(path)):
             raise InputError(f"{path} is no plain file, which a trace needs; name another file")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -10,13 +10,16 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import call_in_child, resident
 
 import matwin
+from matwin.sizes import bytes_at, fixed_bytes
 from matwin.sources import source_of
 from matwin.storage import Store
 from matwin.storage.errors import InputError
@@ -67,6 +70,73 @@ def test_a_page_of_very_many_columns_is_decoded_while_it_is_pinned() -> None:
             kept.append(batch() is not None)
             assert store.pool.is_resident(window.pages()[0].page_id)
     assert kept == [True, False]
+
+
+def four_windows(store: Store, rows: pa.RecordBatch) -> list[Any]:
+    """As a full bestmatch join has them, each with a tenth of the budget to sort."""
+    return [store.window(f"w{n}", rows.schema, on={"t": 1}) for n in range(4)]
+
+
+def test_few_rows_of_very_many_columns_share_pages() -> None:
+    """Each column of a page takes 48 bytes, however few rows it has: 2,500 columns in 8 MiB were
+    written two rows at a time, and a full bestmatch join took over ten minutes for 8,000 rows."""
+    ids = pa.array(np.arange(6))
+    rows = pa.record_batch([ids] * 2500, ["t", *(f"c{n}" for n in range(2499))])
+    with Store(memory="8MiB") as store:
+        window = four_windows(store, rows)[0]
+        for _ in range(8):
+            window.append(rows)
+        pages = window.pages()
+        assert sum(page.rows for page in pages) == 48
+        assert len(pages) <= 10
+
+
+def test_the_beginning_of_a_batch_is_no_larger_than_its_end() -> None:
+    """Arrow encodes the first row of a batch with the bytes of the next seven, and the row was
+    refused for its size."""
+    ids = pa.array(np.arange(8))
+    rows = pa.record_batch([ids] * 2500, ["t", *(f"c{n}" for n in range(2499))])
+    with Store(memory="8MiB") as store:
+        first, last, *_ = four_windows(store, rows)
+        last.append(rows.slice(7, 1))
+        first.append(rows.slice(0, 1))
+        assert [page.size for page in first.pages()] == [page.size for page in last.pages()]
+
+
+def waiting_rows(columns: int) -> int:
+    """How much a process grows by rows that wait to be sorted."""
+    rows = wide("c", columns).to_batches()[0].slice(2, 1)
+    with Store(memory="256MiB") as store:
+        window = store.window("w", rows.schema, on={"t": 1})
+        window.append(rows)
+        before = resident("VmRSS")
+        for _ in range(50):
+            window.append(rows)
+        return resident("VmRSS") - before
+
+
+def test_rows_of_very_many_columns_wait_as_bytes() -> None:
+    """The columns of 50 waiting rows took 4 MB a row, and none of that was counted."""
+    assert call_in_child(waiting_rows, 10_000) < 100_000_000
+
+
+def test_few_rows_of_very_many_columns_stay_in_memory() -> None:
+    """A batch takes 400 bytes a column by itself: what is left of two becomes one."""
+    many = pa.table([pa.array(np.arange(96))] * 2500, ["t", *(f"c{n}" for n in range(2499))])
+    batches, report = many.to_batches(max_chunksize=12), matwin.Report()
+    found = matwin.bestmatch_join(batches, batches, on={"t": 0}, memory="8MiB", report=report)
+    assert sum(batch.num_rows for batch in found) == 96
+    assert report.pages_written == 0
+    assert any("slab by slab" in decision for decision in report.decisions)
+
+
+def test_bytes_of_rows_by_their_types() -> None:
+    rows = pa.record_batch(
+        {"t": [1, 2, 3], "b": [True, None, False], "s": ["a", "bcd", None], "f": [1.5, 2.5, 3.5]}
+    )
+    fixed, others = fixed_bytes(rows.schema)
+    assert (fixed, others) == (17, [2])  # 64 + 1 + 64 bits, and 3 that say whether they are null
+    assert bytes_at(rows, np.array([1, 0, 1])).tolist() == [17 + 8 + 3, 17 + 8 + 1, 17 + 8 + 3]
 
 
 def json_lines(columns: int) -> None:

@@ -132,6 +132,17 @@ JOINS: dict[str, Callable[..., Any]] = {
 }
 
 
+def test_the_trace_of_two_readings_is_of_the_second(tmp_path: Path) -> None:
+    """The first is not put on pages for a trace that nobody would see."""
+    table, report = pa.table({"seq": range(500)}), matwin.Report()
+    found = JOINS["inner"](table, table, trace=tmp_path / "x", report=report, memory="8MiB")
+    assert found.read_all().num_rows == 500
+    first = [said for said in report.decisions if said.startswith("first reading")]
+    assert first == ["first reading, for the frontier: memory: everything fits, judged in one step"]
+    events = read_trace(tmp_path / "x")["event"].to_pylist()
+    assert events.count("read") == report.pages_read
+
+
 def recorded(path: Path) -> bytes:
     """A trace that may be read as an input, too; its bytes."""
     with Store(memory=smallest_budget(4096), page_size=4096, trace=path) as store:

@@ -108,23 +108,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         prepare()
     words = list(sys.argv[1:] if argv is None else argv)
-    with Signals() as signals:
-        try:
-            status = _run(words)
-        except KeyboardInterrupt:
-            status = EXIT_INTERRUPTED
-        except BrokenPipeError:
-            status = EXIT_BROKEN_PIPE
-        except (OSError, MemoryError) as error:
-            status = _told(str(error) or "there is not enough memory")
-        except Exception:
-            # What a signal broke off may fail in its own way; that is no bug.
-            if not signals.number:
-                with suppress(OSError):
-                    traceback.print_exc()
-            status = EXIT_BUG
+    signals = Signals()
+    try:
+        with signals:
+            status = _guarded(words, signals)
+    except KeyboardInterrupt:  # it came when all was done, before the handlers were gone
+        status = EXIT_INTERRUPTED
     _forget_unwritten()
     return signals.code or status
+
+
+def _guarded(words: list[str], signals: Signals) -> int:
+    """The exit code of a command, whatever becomes of it."""
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except (OSError, MemoryError) as error:
+        return _told(str(error) or "there is not enough memory")
+    except Exception:
+        # What a signal broke off may fail in its own way; that is no bug.
+        if not signals.number:
+            with suppress(OSError):
+                traceback.print_exc()
+        return EXIT_BUG
 
 
 def _run(words: list[str]) -> int:

@@ -155,13 +155,11 @@ def _declared_type(word: str, option: str) -> pa.DataType:
 def schema_of(lines: Sequence[Line], where: str) -> pa.Schema:
     """The schema that the lines have in common."""
     names = dict.fromkeys(name for line in lines for name in line.row)
-    return pa.schema(
-        [(name, _type_of([line.row.get(name) for line in lines], name, where)) for name in names]
-    )
+    return pa.schema([(name, _type_of(lines, name, where)) for name in names])
 
 
-def _type_of(given: list[Any], name: str, where: str) -> pa.DataType:
-    values = [value for value in given if value is not None]
+def _type_of(lines: Sequence[Line], name: str, where: str) -> pa.DataType:
+    values = [value for line in lines if (value := line.row.get(name)) is not None]
     kinds = {type(value) for value in values}
     if not values or kinds == {str}:
         return _text_type(values)
@@ -170,8 +168,20 @@ def _type_of(given: list[Any], name: str, where: str) -> pa.DataType:
     try:
         return pa.array(values).type
     except _FAILURES as e:
+        _check_whole(lines, name, where)
         reason = f"column {name!r} has values of no one type: {e}"
         raise InputError(f"{where}: {reason}; {_DECLARE}") from e
+
+
+def _check_whole(lines: Sequence[Line], name: str, where: str) -> None:
+    """Refuse a whole number that an integer column can't hold."""
+    for line in lines:
+        value = line.row.get(name)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InputError(
+                f"{where}: line {line.number}: column {name!r} is {value!s:.60}, which does not "
+                f"fit 64 bits; {_DECLARE}: uint64 up to 2**64 - 1, else decimal(38, 0)"
+            )
 
 
 def _text_type(values: list[str]) -> pa.DataType:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .outputs import explained, place
+from .outputs import device, explained, open_descriptor, place
 from .sinks import Csv, Ipc, JsonLines, Sink, Tsv, format_of, to_stdout
 
 
@@ -84,7 +85,13 @@ def _opened(out: str, *, overwrite: bool) -> Iterator[Any]:
         path = place(out)
         if path.is_dir():
             raise InputError(f"{out!r} is a folder; name a file in it")
-        is_kept = path.is_file() and not overwrite  # devices and pipes are written as they are
-        file = path.open("xb" if is_kept or not path.exists() else "wb")
+        file = _fresh(path, overwrite=overwrite)
     with file:
         yield file
+
+
+def _fresh(path: Path, *, overwrite: bool) -> BinaryIO:
+    """A new file; devices, pipes and what is open already are written as they are."""
+    if open_descriptor(path) is not None or (path.exists() and not path.is_file()):
+        return device(path)
+    return path.open("wb" if overwrite else "xb")

@@ -8,7 +8,8 @@ Invariants:
 * A file appears under its name when it is complete and not before; what was there stays until then.
 * What is replaced hands down its mode; what is new follows the umask.
 * Nothing is written to a name that somebody could have guessed, or through a link found there.
-* Devices and pipes are written as they are.
+* Devices and pipes are written as they are, and so is what the shell has opened already, with > or
+  >>, and is reached as /dev/stdout or /dev/fd/3.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +29,8 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError, MatwinError, StoreError
 from matwin.storage.partfile import PartFile
+
+_OPEN = re.compile(r"/dev/(?:fd/(\d+)|(stdout)|(stderr))|/proc/self/fd/(\d+)")
 
 
 def check_outputs(
@@ -52,7 +56,8 @@ def check_outputs(
             if _is_in(path, out, about):
                 raise InputError(f"{option} {outputs[option]!s:.200} is an input, by {word!r}; "
                                  "name another file")  # fmt: skip
-        if about is not None and not overwrite and (is_folder or stat.S_ISREG(about.st_mode)):
+        is_kept = not overwrite and open_descriptor(out) is None
+        if about is not None and is_kept and (is_folder or stat.S_ISREG(about.st_mode)):
             raise _taken(f"{option} {outputs[option]!s}")
         if list(given.values()).count(out) > 1:
             raise InputError(f"{' and '.join(given)} name the same file; give each its own")
@@ -72,13 +77,28 @@ def _taken(what: str) -> InputError:
     return InputError(f"{what} is there already; --overwrite replaces it, or name another file")
 
 
+def open_descriptor(path: str | Path) -> int | None:
+    """The number of the open file that a path is another name for; None where it is not.
+
+    >>> open_descriptor("/dev/stdout"), open_descriptor("/dev/fd/3"), open_descriptor("out.csv")
+    (1, 3, None)
+    """
+    found = _OPEN.fullmatch(str(path))
+    if found is None:
+        return None
+    number, stdout, _, other = found.groups()
+    return int(number or other or (1 if stdout else 2))
+
+
 def place(path: str | Path) -> Path:
-    """Where an output goes: behind all links, but for devices and pipes, which may have no name
-    there (/dev/stdout leads to ``pipe:[4711]``)."""
+    """Where an output goes: behind all links, but for devices, pipes and what is open already,
+    which may have no name there (/dev/stdout leads to ``pipe:[4711]``)."""
     if not str(path):
         raise InputError("'' is no path; name a file")
     try:
         found = Path(path).expanduser()
+        if open_descriptor(found) is not None:
+            return found
         about = _stat(found)
         return found if about is not None and _is_special(about) else found.resolve()
     except (OSError, ValueError, RuntimeError) as e:
@@ -123,11 +143,17 @@ def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         about = _stat(path)
         if about is not None and stat.S_ISDIR(about.st_mode):
             raise InputError(f"{str(out)!r} is a folder; name a file in it")
-        is_special = about is not None and _is_special(about)
+        is_special = open_descriptor(path) is not None or (about is not None and _is_special(about))
         if about is not None and not is_special and not overwrite:
             raise _taken(repr(str(out)))
     with _device(out, path) if is_special else _part(out, path, overwrite) as file:
         yield file
+
+
+def device(path: Path) -> BinaryIO:
+    """A device, a pipe or a file that is open already, to be written."""
+    descriptor = open_descriptor(path)
+    return path.open("wb") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
 
 
 def is_regular(file: BinaryIO) -> bool:
@@ -138,7 +164,7 @@ def is_regular(file: BinaryIO) -> bool:
 @contextmanager
 def _device(out: str | Path, path: Path) -> Iterator[BinaryIO]:
     with explained(str(out)):
-        file = path.open("wb")
+        file = device(path)
     try:
         yield file
         with explained(str(out)):

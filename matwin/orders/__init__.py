@@ -5,7 +5,7 @@ A pair is a value of the left row and one of the right row.  An order says which
     min_distance      the smaller |a - b|                                      the default
     youngest          the pair whose younger value is younger: the larger max(a, b)
     subset            the pair whose common elements include the other's       sets, in list columns
-    minimize(f)       the smaller f(a, b), any number                          a plain function too
+    minimize(f)       the smaller f(a, b), a float, or an integer below 2**100; a plain function too
     partial_order(g)  g((a, b), (c, d)) says True: at least as good, False: worse, None: neither
 
 The first, second and fourth turn a pair into a number, and whole columns of pairs are compared by

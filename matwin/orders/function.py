@@ -28,7 +28,9 @@ def minimize(function: Callable[[Any, Any], Any]) -> Minimize:
     """An order by ``function(a, b)``, the smaller the better.
 
     The function gets Python's own numbers, times as counts of the finer unit of both columns, and
-    returns a number: an integer or a float, but not NaN.  Where it gives the same, it is called
-    with whole columns or compiled; what it captures from outside is taken as it is at each call.
+    returns a number: a float that is not NaN, or an integer between -2**100 and 2**100, which is
+    compared exactly.  Larger integers are refused; return them as floats.  Where it gives the same,
+    the function is called with whole columns or compiled; what it captures from outside is taken as
+    it is at each call.
     """
     return Minimize(called(function))

@@ -84,6 +84,8 @@ class Window(ABC):
         self._window = window
         self._next_page = 0
         self._page_schema = page_schema(schema, grid)
+        self._required = [field.name for field in schema if not field.nullable]
+        self._is_plain = _types(schema, self._page_schema.names) == self._page_schema.types
         self.result_schema = pa.schema([f.with_type(result_type(f.type)) for f in schema])
         self._tail = Tail(pool, grid, self._page_schema)
         self._call: _Call | None = None
@@ -127,9 +129,7 @@ class Window(ABC):
 
     def _plain(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch with the columns of a page; a few rows at a time where values are decoded."""
-        types = [self.schema.field(name).type for name in self._page_schema.names]
-        is_plain = types == self._page_schema.types
-        rows = max(batch.num_rows, 1) if is_plain else DECODED_ROWS
+        rows = max(batch.num_rows, 1) if self._is_plain else DECODED_ROWS
         for start in range(0, batch.num_rows, rows):
             yield cast_columns(batch.slice(start, rows), self._page_schema)
 
@@ -184,22 +184,28 @@ class Window(ABC):
             batch.validate(full=True)
         except pa.ArrowInvalid as e:
             raise InputError(f"window {self.name!r}: the batch is malformed: {e}") from e
-        if sorted(batch.schema.names) != sorted(self.schema.names):
-            missing = sorted(set(self.schema.names) - set(batch.schema.names))
-            extra = sorted(set(batch.schema.names) - set(self.schema.names))
+        if not batch.schema.equals(self.schema):
+            self._check_schema(batch.schema)
+        for name in self._required:
+            if batch.column(name).null_count:
+                raise InputError(
+                    f"window {self.name!r}: column {name!r} is not nullable and has a null"
+                )
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        """Raise `InputError` where columns or types are others."""
+        if sorted(schema.names) != sorted(self.schema.names):
+            missing = sorted(set(self.schema.names) - set(schema.names))
+            extra = sorted(set(schema.names) - set(self.schema.names))
             raise InputError(
                 f"window {self.name!r}: columns missing: {missing}, not expected: {extra}"
             )
         for field in self.schema:
-            found = batch.schema.field(field.name).type
+            found = schema.field(field.name).type
             if found != field.type:
                 raise InputError(
                     f"window {self.name!r}: column {field.name!r} is {found}, "
                     f"the window has {field.type}; cast it first"
-                )
-            if not field.nullable and batch.column(field.name).null_count:
-                raise InputError(
-                    f"window {self.name!r}: column {field.name!r} is not nullable and has a null"
                 )
 
     # ── rows out ─────────────────────────────────────────────────────────────────────────────
@@ -399,3 +405,7 @@ def page_schema(schema: pa.Schema, grid: Grid) -> pa.Schema:
     plain = pa.schema([field.with_type(plain_type(field.type)) for field in fields])
     check_storable(plain)
     return plain
+
+
+def _types(schema: pa.Schema, names: list[str]) -> list[pa.DataType]:
+    return [schema.field(name).type for name in names]

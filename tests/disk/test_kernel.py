@@ -38,11 +38,13 @@ def opened(folder: str) -> tuple[Store, Window]:
 
 def write(folder: str) -> dict[str, Any]:
     store, window = opened(folder)
-    before = kernel_bytes("write_bytes")
+    names = ("write_bytes", "wchar")
+    before = {name: kernel_bytes(name) for name in names}
     for first in range(0, TOTAL, BATCH):
         window.append(batch(first))
     store.commit()
-    told = {"kernel": kernel_bytes("write_bytes") - before, "pages": store.pool.counters.writes}
+    told = {name: kernel_bytes(name) - before[name] for name in names}
+    told["pages"] = store.pool.counters.writes
     store.close()
     return told
 
@@ -83,12 +85,19 @@ def test_a_few_pages_cost_the_disk_a_few_pages(tmp_path: Path) -> None:
 
 
 def test_bytes_to_and_from_the_disk(tmp_path: Path) -> None:
-    """LMDB's tree, and checking it on opening, cost at most 2 % on top of the pages."""
+    """LMDB's tree, and checking it on opening, cost at most 2 % on top of the pages.
+
+    What is written is what the process hands to the kernel.  How much of that goes to the disk is
+    the kernel's affair: LMDB writes pages of its tree again, and if the kernel has flushed them in
+    the meantime, because others write much or time has passed, they go there again.  (Flushed after
+    every batch: 1.072 times the pages, and 1.006 handed over as ever.)
+    """
     if filesystem_of(tmp_path) == "tmpfs":
         pytest.skip("a tmpfs is no disk")
     written = call_in_child(write, str(tmp_path / "s"))
     assert written["pages"] > 180
-    assert 1.0 <= written["kernel"] / (written["pages"] * PAGE) <= 1.02, written
+    assert 1.0 <= written["wchar"] / (written["pages"] * PAGE) <= 1.02, written
+    assert written["write_bytes"] >= written["pages"] * PAGE, written
     read = call_in_child(scan_cold, str(tmp_path / "s"))
     assert read["pages"] == written["pages"]
     assert 1.0 <= read["kernel"] / (read["pages"] * PAGE) <= 1.02, read

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import proofs
 import pyarrow as pa
@@ -188,3 +189,20 @@ def test_signals_at_random_moments(tmp_path: Path, part: int) -> None:
     problems = call_in_child(under_fire, str(tmp_path), first, count, timeout=3600)
     proofs.tried(count)
     assert problems == []
+
+
+def test_a_signal_when_all_is_done_is_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class AtTheEnd(cli.Signals):
+        def __exit__(self, *error: Any) -> None:
+            signal.raise_signal(signal.SIGHUP)
+            super().__exit__(*error)
+
+    before = {number: signal.getsignal(number) for number in (*POLITE, signal.SIGALRM)}
+    monkeypatch.setattr(cli, "Signals", AtTheEnd)
+    try:
+        assert cli.main(["--version"]) == 129
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

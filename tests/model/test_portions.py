@@ -135,6 +135,21 @@ def test_a_page_header_with_a_number_that_does_not_end_is_refused() -> None:
         list(pages(lambda place, count: header[place : place + count], 0, len(header)))
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        bytes([0x15, 0, 0x15, 2, 0x13, 5, 0]),  # the page's size is a byte, not a number
+        bytes([0x15, 0, 0x15, 2, 0x15, 2, 0x25, 4, 0]),  # what the page is about is a number
+        bytes([0x15, 0, 0x15, 2, 0x15, 2, 0x2C, 0x13, 5, 0, 0]),  # its count of values is a byte
+    ],
+    ids=["size", "about", "values"],
+)
+def test_a_page_header_with_something_else_for_a_number_is_refused(header: bytes) -> None:
+    data = header + bytes(64)
+    with pytest.raises(ValueError, match="makes no sense"):
+        list(pages(lambda place, size: data[place : place + size], 0, len(data)))
+
+
 def test_views_that_look_anywhere_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

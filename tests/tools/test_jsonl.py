@@ -95,10 +95,22 @@ def test_types_come_from_the_lines(values: list[Any], expected: pa.DataType) -> 
     assert Reading("a", schema, False).batch(rows).num_rows == len(values)
 
 
-@pytest.mark.parametrize("values", [[1, "a"], [True, 1], [2**63], [[1], 1]])
+@pytest.mark.parametrize("values", [[1, "a"], [True, 1], [[1], 1]])
 def test_values_of_no_one_type_are_an_error(values: list[Any]) -> None:
     with pytest.raises(InputError, match="a: column 'x' has values of no one type"):
         schema_of(lines(*({"x": value} for value in values)), "a")
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, -(2**63) - 1, 10**30])
+def test_whole_numbers_beyond_64_bits(value: int) -> None:
+    rows = lines({"x": 1}, {"x": None}, {"x": value})
+    with pytest.raises(InputError) as caught:
+        schema_of(rows, "left: file 'a'")
+    said = str(caught.value)
+    assert said.startswith(f"left: file 'a': line 3: column 'x' is {value}, which does not fit 64")
+    for word in ("decimal(38, 0)", *(["uint64"] if value == 2**63 else [])):
+        declared = Reading("a", declared_schema(f"x:{word}", "--schema"), True)
+        assert declared.batch(rows).column(0).to_pylist() == [1, None, value]
 
 
 def test_declared_types() -> None:

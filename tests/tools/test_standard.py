@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -79,6 +80,47 @@ def test_a_pipe_by_its_name(folder: Path, command: str, word: str) -> None:
     done = run(folder, words, "< rows" if command == "follow" else "")
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout.splitlines()) == ROWS + 1
+
+
+@pytest.mark.parametrize("word", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/stderr"])
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_file_that_the_shell_has_opened(folder: Path, word: str, format: str) -> None:
+    """It is not there already but by the same command line."""
+    led = "2> rows.out" if word == "/dev/stderr" else "> rows.out"
+    done = run(folder, [*JOIN, "--format", format, "-o", word, "--quiet"], led)
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"")
+    read = pq.read_table if format == "parquet" else pa_csv.read_csv
+    assert read(folder / "rows.out").num_rows == ROWS
+
+
+def test_what_stands_in_a_file_that_the_shell_has_opened_stays(folder: Path) -> None:
+    (folder / "rows.out").write_text("before\n")
+    words = [*JOIN, "--format", "csv", "-o", "/dev/fd/3", "--quiet"]
+    done = run(folder, words, "3>> rows.out")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (folder / "rows.out").read_text().startswith("before\n")
+    assert len((folder / "rows.out").read_text().splitlines()) == ROWS + 2
+
+
+def test_an_input_that_the_shell_has_opened(folder: Path) -> None:
+    (folder / "a.csv").write_text("t\n1\n9\n")
+    words = ["join", "a.csv", "a.parquet", "--on", "t=1", "--format", "csv", "-o", "/dev/fd/3"]
+    done = run(folder, words, "3>> a.csv")
+    assert done.returncode == 2
+    assert b"-o /dev/fd/3 is an input, by 'a.csv'" in done.stderr
+    assert (folder / "a.csv").read_text() == "t\n1\n9\n"
+
+
+def test_a_descriptor_that_is_not_open(folder: Path) -> None:
+    done = run(folder, [*JOIN, "--format", "csv", "-o", "/dev/fd/77", "--quiet"])
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"matwin: error: '/dev/fd/77' can't be written")
+
+
+def test_a_trace_does_not_replace_what_the_shell_has_opened(folder: Path) -> None:
+    done = run(folder, [*JOIN, "--trace", "/dev/fd/3", "--quiet"], "3> rows.out")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is no plain file, which a trace needs" in done.stderr
 
 
 def test_standard_output_led_into_an_input(folder: Path) -> None:
