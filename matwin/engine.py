@@ -132,6 +132,10 @@ class Divisible(Joining, Protocol):
     def cutting(self) -> Cutting:
         """The ways of dividing it into parts."""
 
+    @property
+    def is_faster_in_parts(self) -> bool:
+        """Whether parts that fit the cache save more than dividing costs, where rows are many."""
+
     def in_memory(self) -> MemoryEngine:
         """An engine without rows."""
 

@@ -208,6 +208,13 @@ class TwoSided:
     def _means(self) -> Means:
         return Means.of(self.join.options, is_live=self.is_live)
 
+    @property
+    def is_faster_in_parts(self) -> bool:
+        """Rows of one attribute are sorted and met in one pass through the memory; for others the
+        memory is looked at here and there."""
+        question = self.join.question
+        return len(question.attributes) + len(question.keys) > 1
+
     def in_memory(self) -> Directions:
         """All directions, without rows."""
         join = self.join

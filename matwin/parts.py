@@ -51,7 +51,9 @@ NUMBERS_BYTES = 12
 """A row's part, place and order while rows are put down: 24 bytes, and there are two copies."""
 DIVIDES = 0.6
 """Dividing a part again must make its largest piece at most so large, or it is walked."""
-GATHER_BYTES_MAX, PART_BYTES_MAX = 2**28, 2**30
+GATHER_BYTES_MAX, PART_BYTES_MAX = 2**28, 2**26
+"""What gathers before it is put down, and a part: a larger one is joined slower, however much
+memory there is."""
 PART_BYTES_WORTH = 2**24
 """Two threads take turns in Python: 1M rows a side in 9.6 MB took 2.4 s in parts of 3 MB on two
 threads, and 1.2 s in parts of 6 MB on one."""

@@ -86,6 +86,11 @@ class WindowJoining:
         return evaluation(*common, bounds=choice.bounds, is_hash=choice.is_hash)
 
     @property
+    def is_faster_in_parts(self) -> bool:
+        """Without keys, rows are sorted by time and met in one pass through the memory."""
+        return self._question.is_keyed
+
+    @property
     def cutting(self) -> Cutting:
         """How the join may be divided."""
         return cutting_of(self._question)
