@@ -1,4 +1,4 @@
-"""Joins that fit the memory are divided all the same where rows are many: the same rows come out."""
+"""Joins that fit the memory are divided too where rows are many: the same rows come out."""
 
 from __future__ import annotations
 
