@@ -28,6 +28,8 @@ from matwin.operators.wjoin import walked
 from matwin.scheduler import MODES
 from matwin.storage import read_trace, smallest_budget
 from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.tools.trace.events import Events
+from matwin.tools.trace.walks import walks
 
 PAGE = 4096
 SMALLEST = smallest_budget(PAGE)
@@ -138,7 +140,12 @@ def assert_as_planned(trace: Path) -> list[tuple[dict[str, Any], Counter[str]]]:
         assert counts["read"] <= plan["page_reads"]
         assert counts["visit"] == counts["visited"]
         assert counts["visit"] == sum(limit - first for _, first, limit in plan["reach"])
-        assert sum(count for _, count in plan["right_windows"]) == len(plan["right"])
+    events = Events.open(trace)
+    told = walks(events)  # as the inspector understands them
+    assert len(told) == len(found)
+    for walk in told:
+        assert walk.outcome == "done"
+        assert len(walk.visits(events)[0]) == walk.reach.pairs
     return found
 
 
@@ -223,3 +230,24 @@ def test_decisions_of_a_long_stream_stay_few() -> None:
     )
     assert report.steps > 5
     assert len(set(report.decisions)) == len(report.decisions)
+
+
+@pytest.mark.parametrize("form", ["standard", "grid"])
+@pytest.mark.parametrize("streams", [2, 3])
+def test_walks_over_old_and_new_pages_of_the_driver(
+    streams: int, form: str, tmp_path: Path
+) -> None:
+    """New rows have a window of their own beside the old ones; each walk has one on the left."""
+    tables = {}
+    for seed, name in enumerate("abc"[:streams]):
+        chance = np.random.default_rng(seed)
+        rows = 4000 + 1000 * seed
+        t = np.sort(chance.integers(0, 4 * rows, rows))
+        tables[name] = numbered(pa.table({"t": t, "k": chance.integers(0, 1000, rows)}))
+    asked = simple(tables, 100_000, "k")
+    trace = tmp_path / "run.trace"
+    check(
+        asked, answer(asked), live(asked, 800), memory=2 * MEMORY, page_size=PAGE,
+        materialize=form, trace=trace,
+    )  # fmt: skip
+    assert_as_planned(trace)
