@@ -70,7 +70,7 @@ def test_the_matrix_names_both_windows(trace: Path, capsys: pytest.CaptureFixtur
     assert lines[: walk.right_count] == [f"{name} {number}" for name, number in pages]
 
 
-@pytest.mark.parametrize("words", [["replay"], ["summary"], ["summary", "--json"], ["dump"]])
+@pytest.mark.parametrize("words", [["replay"], ["summary"], ["summary", "--json"]])
 def test_the_other_commands_read_it(
     words: list[str], trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,11 +91,19 @@ def test_a_layout_names_each_page_by_its_own_window(trace: Path) -> None:
 
 
 def test_the_page_shows_the_matrix(trace: Path) -> None:
-    _, walk = the_walk(trace)
+    events, walk = the_walk(trace)
+    _, columns, rows = walk.visits(events)
     with browsers.chromium() as browser, browsers.opened(browser, written(trace)) as page:
         facts = page.text_content("#walk-facts")
         assert f"{walk.left_count} × {walk.right_count} pages" in facts
         told = page.text_content("#log-window")
         assert all(name in told for name in ("door", "lift", "desk"))
         assert int(page.get_attribute("body", "data-visited")) == walk.reach.pairs
-        assert page.locator("#matrix").count() == 1
+        cell, left, top = map(float, page.get_attribute("#matrix", "data-view").split())
+        for name, row in (("lift", 0), ("desk", walk.right_count - 1)):
+            column = columns[rows == row][0]
+            spot = {"x": left + cell * (column + 0.5), "y": top + cell * (row + 0.5)}
+            page.hover("#matrix", position=spot)
+            tip = page.text_content("#tip")
+            assert f"{name} {walk.right_pages[row]}" in tip
+            assert f"door {walk.left_pages[column]}" in tip
