@@ -82,8 +82,8 @@ class Report:
     is_done: bool = False
 
     def decide(self, what: str) -> None:
-        """Note a choice, once in a row."""
-        if not self.decisions or self.decisions[-1] != what:
+        """Note a choice, once: a live join has as many steps as it likes."""
+        if what not in self.decisions:
             self.decisions.append(what)
 
     def as_dict(self) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def frames_for(
 class Walk:
     """One walk of a schedule over the pages of two windows, or of one with itself.
 
-    The right pages may be of several windows, those of each window next to each other.
+    The left pages are of one window; the right ones may be of several, those of each window next to
+    each other.
     """
 
     def __init__(

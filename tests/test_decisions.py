@@ -110,7 +110,10 @@ def test_window_joins(algorithm: str, route: str, ran: Ran) -> None:
     named = {decision.split(":")[0].split(",")[0] for decision in report.decisions}
     is_paged = bool(ran & {"LivePages", "GatheredPages"})
     assert ("merge on pages" in named or has(report, "merge on pages; ")) == is_paged
-    assert has(report, "at the end: ") == ("GatheredPages" in ran)
+    assert has(report, "one walk at the end") == ("GatheredPages" in ran)
+    assert has(report, "schedule: ") == (report.pairs_visited > 0)
+    assert report.pairs_visited == report.pairs_planned
+    assert is_paged or report.pairs_visited == 0
     assert bool({name for name in named if name.startswith("backward")}) == ("Backward" in ran)
     assert bool({name for name in named if name.startswith("forward")}) == ("Forward" in ran)
     assert ("merge" in named) == ("Slabs" in ran), (report.decisions, ran)

@@ -60,7 +60,7 @@ def prepare_windows(
     choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
     operator = "matwin.spark.window_join"
     chosen = SparkOptions.of(operator, strips, ship, options)
-    window_options(operator, {"memory": MEMORY, **chosen.embedded})
+    window_options(operator, {"memory": MEMORY, **chosen.embedded}, question)
     output = _output_type(question, frames)
     check_names(output.names, session_of(frames), "output")
     for name, keys in zip(frames, question.keys, strict=True):

@@ -65,6 +65,9 @@ class LivePages:
 
     def take_new(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
         """Rows that are still to meet all others."""
+        if self._gathering.size == 0:  # what gathers leaves no room to merge old rows into windows
+            for window in self._windows:
+                window.window.settle()
         self._new[stream].append(rows, size)
         self._gathering.count()
 

@@ -253,10 +253,10 @@ class OnPage:
             yield self.block_of(page)
 
     def block_of(self, page: Pinned) -> Block:
-        """The block of a page that is held: made once, and kept as long."""
+        """The block of a page of this stream that is held: made once, and kept as long."""
         if page.block is None:
             block = self.blocks.of_page(page.batch)
-            if self.key_range[1] == INT64_MAX and not is_sorted([block.keys, block.times]):
+            if block.keys[-1] >= LAST_CELL and not is_sorted([block.keys, block.times]):
                 block = self.blocks.sorted(page.batch)  # the last two keys share a cell
             page.block = block
         own: Block = page.block

@@ -198,7 +198,8 @@ def shifted(times: Int64s, by: float, toward: float, *, is_float: bool) -> Int64
     """Times as order keys, moved by a bound: where that is rounded, towards an infinity."""
     if not is_float:
         limits = (INT64_MIN, INT64_MAX)
-        moved = [max(min(int(t) + _limited(by), limits[1]), limits[0]) for t in times]
+        # Only the sum is limited: closed windows may be wider than 64 bits.
+        moved = [max(min(int(t) + int(by), limits[1]), limits[0]) for t in times]
         return np.array(moved, np.int64)
     values = floats_of_keys(times)
     with np.errstate(over="ignore"):

@@ -113,8 +113,8 @@ class _Rooted:
             is_walked[:] = False
         walked = np.flatnonzero(is_walked)
         with step.pool.reserve(self._reserved(frames) if len(walked) else step.output.share_bytes):
-            if len(walked):
-                yield from self._walked(self._of(reach, walked), frames, walked)
+            for left in self._by_window(walked):
+                yield from self._walked(self._of(reach, left), frames, left)
             crowded = np.flatnonzero((degrees > 0) & ~is_walked).tolist()
             if crowded:
                 step.report.decide(
@@ -152,10 +152,18 @@ class _Rooted:
         edges = np.stack((reach.first, reach.limit), 1).astype(np.int64)
         return Reach.from_intervals(places[keep], edges[keep], len(left), reach.right_pages)
 
+    def _by_window(self, left: Int64s) -> Iterator[Int64s]:
+        """Driver pages by their windows: old and new rows may be in two, and a walk, with the
+        matrix that is shown of it, has the left pages of one."""
+        windows = np.array([self._left[at].ref.page_id.window for at in left.tolist()])
+        for window in np.unique(windows):
+            yield left[windows == window]
+
     # ── the walk ─────────────────────────────────────────────────────────────────────────────
 
     def _walked(self, reach: Reach, frames: int, left: Int64s) -> Iterator[pa.RecordBatch]:
         step = self._step
+        self._columns = [({}, []) for _ in self._lots]
         schedule = self._schedule(reach, frames)
         step.report.decide(f"schedule: {schedule.mode}, {schedule.reason or 'as asked for'}")
         step.report.pairs_planned += reach.pairs

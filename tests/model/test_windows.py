@@ -30,7 +30,7 @@ from matwin.storage import (
     smallest_budget,
 )
 from matwin.storage.columns import order_key
-from matwin.storage.materialize import FORMS
+from matwin.storage.materialize import FORMS, SlabWindow
 
 PAGE = 4096
 MEMORY = smallest_budget(PAGE)
@@ -133,6 +133,33 @@ class WindowsAgree(RuleBasedStateMachine):
         self.model += rows
         for window in self.windows.values():
             window.append(self.physical(rows))
+
+    @rule(data=st.data(), times=st.sampled_from([1, 5, 60]), is_bad=st.booleans())
+    def add_run(self, data: st.DataObject, times: int, is_bad: bool) -> None:
+        """A run of its own in the form of runs: all rows or none; the others take them as usual."""
+        rows = spread(data.draw(self.rows), times, self.serial)
+        window = self.windows["slab"]
+        assert isinstance(window, SlabWindow)
+        before = {ref.page_id for ref in window.pages()}
+        if is_bad:
+            with pytest.raises(InputError, match="columns missing"):
+                window.add_run(self.physical(rows).drop_columns(["x"]))
+            assert {ref.page_id for ref in window.pages()} == before
+            return
+        refs = window.add_run(self.physical(rows))
+        assert sum(ref.rows for ref in refs) == len(rows)
+        assert not before & {ref.page_id for ref in refs}
+        assert {ref.page_id for ref in refs} <= {ref.page_id for ref in window.pages()}
+        ids = []
+        for ref in refs:
+            with window.read(ref) as page:
+                ids += page["id"].to_pylist()
+        assert sorted(ids) == [row[-1] for row in rows]
+        self.serial += len(rows)
+        self.model += rows
+        for form, other in self.windows.items():
+            if form != "slab":
+                other.append(self.physical(rows))
 
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:

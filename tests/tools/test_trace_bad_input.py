@@ -132,6 +132,13 @@ BAD_LAYOUTS: list[str] = [
             ("reach", [0, 0, 1]), ("reach", "all"), ("reach", [[0, 0, 1], [1]]),
             ("frames", -1), ("frames", "4"), ("frames", 10**30), ("frames", 2**53 - 1),
             ("page_reads", None), ("page_reads", 1.5), ("frames", True),
+            ("right_windows", 3), ("right_windows", "v"), ("right_windows", {"v": 1}),
+            ("right_windows", ["v", 1]), ("right_windows", [["v"]]), ("right_windows", [["v", -1]]),
+            ("right_windows", [["v", 2]]), ("right_windows", [["v", 0]]),
+            ("right_windows", [[1, 1]]), ("right_windows", [["v", True]]),
+            ("right_windows", [["v", 2**53 - 1], ["u", 2**53 - 1]]),
+            ("right_windows", [["v", 0]] * 257 + [["v", 1]]), ("right_windows", [["v", 1, 1]]),
+            ("right_windows", [["v", 0.5], ["u", 0.5]]), ("right_windows", None),
         ]
     ),
 ]  # fmt: skip
