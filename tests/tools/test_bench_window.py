@@ -13,21 +13,21 @@ import matwin
 from matwin.storage.errors import InputError
 from matwin.tools.bench import (
     suite,
+    tenth,
     window,
     window_measures,
     window_rivals,
     window_streaming,
-    window_tenth,
 )
 from matwin.tools.bench.joins import Timed
 from matwin.tools.bench.measures import Beside, Disagreement
 from matwin.tools.bench.suite import Found
+from matwin.tools.bench.tenth import in_a_tenth
 from matwin.tools.bench.window import WindowSuite
 from matwin.tools.bench.window_cases import CHAIN, CLIQUE, WindowCase
 from matwin.tools.bench.window_measures import WindowOwn, WindowVersus, a_doubling, beside, growth
 from matwin.tools.bench.window_rivals import WindowRival
 from matwin.tools.bench.window_streaming import Flow, Streamed, stream_once, streaming
-from matwin.tools.bench.window_tenth import in_a_tenth
 
 TWO = WindowCase("window", 2_000, 10, keys=10)
 CASES = [
@@ -108,7 +108,7 @@ def test_a_child_that_fails_is_told_in_one_line() -> None:
 
 def test_own_counts_the_rows_of_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     case = replace(TWO, rows=300, streams=4)
-    small = window_tenth.Tenth(4_000, 400, 64, 9.0, case.run(*case.sources()), 10, 5, 6, 1, [])
+    small = tenth.Tenth(4_000, 400, 64, 9.0, case.run(*case.sources()), 10, 5, 6, 1, [])
     monkeypatch.setattr(window_measures, "in_a_tenth", lambda *_: small)
     found = window_measures.own(case, 1, None)
     assert found.rows_a_second == pytest.approx(4 * 300 / found.ours.seconds)
@@ -181,7 +181,7 @@ def streamed() -> Streamed:
 
 def test_tables_mark_what_misses_its_reach() -> None:
     case = replace(TWO, rows=1_000_000, streams=3)
-    small = window_tenth.Tenth(4_000, 400, 64, 9.0, 9, 10**9, 5, 6, 1, [])
+    small = tenth.Tenth(4_000, 400, 64, 9.0, 9, 10**9, 5, 6, 1, [])
     found = Found(
         [Beside(case, "other", Timed(2.0, 9), Timed(10.0, 9), 6.0)],
         [WindowOwn(case, Timed(2.0, 9), 0.5, 0.1, small)], [], ["left out"], {},

@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
 
 from . import plot, suite
@@ -65,11 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
-    for name in ("rows", "repeat", "growth", "window"):
-        if getattr(args, name) < 1:
-            raise InputError(f"--{name} {getattr(args, name)}: give a number from 1 on")
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: give a number from 0 on")
+    suite.check_numbers(args)
     path = None if args.plot is None else plot.plot_path(args.plot)
     rows = min(args.rows, suite.QUICK_ROWS) if args.quick else args.rows
     measured = suite_of(rows, args.seed)
@@ -78,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     sizes = [size for size in every_size if size <= args.growth] or every_size[:1]
     found, streamed = measure(measured, sizes, args.repeat, args.scratch)
     if args.quick:
-        found.notes.append("quick: too small to be compared with what is to be reached")
+        found.notes.append(suite.TOO_SMALL)
     if path is not None:
         draw(found, streamed, path)
     if args.json:
@@ -184,11 +179,11 @@ def streaming_table(rows: list[Streamed]) -> str:
         flow, rate, speed = row.flow, row.per_doubling, row.tuples_a_second
         where = "windows on disk" if row.is_on_disk else "in memory"
         where += " (cut)" * row.is_cut
-        cost = "" if rate is None else f"{rate:.2f}×{suite._missed(rate > SAME_COST) or ' '}"
+        cost = "" if rate is None else f"{rate:.2f}×{suite.missed(rate > SAME_COST) or ' '}"
         all_rows = 2 * (flow.window_rows + flow.measured_rows)
         lines.append(
             f"{where:<28}{flow.window_rows:>12,}{flow.keys:>11,}{row.rows_out / all_rows:>12.1f}"
-            f"{speed:>11,.0f}{suite._missed(row.is_cut or speed < TUPLES_A_SECOND) or ' '}"
+            f"{speed:>11,.0f}{suite.missed(row.is_cut or speed < TUPLES_A_SECOND) or ' '}"
             f"{row.microseconds:>11.2f}{cost:>12}{format_size(row.budget_bytes):>11}"
             f"{row.pages_read:>10,}{row.pages_written:>9,}"
         )
