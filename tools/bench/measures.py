@@ -126,11 +126,12 @@ def in_turns(
     runs: list[tuple[Timed, Timed]] = []
     while len(runs) < repeat and sum(run[1].seconds for run in runs) < REPEAT_SECONDS:
         before, there, after = timed(ours), timed(theirs), timed(ours)
-        runs.append((_better(before, after), there))
-    return _better(*(run[0] for run in runs)), _better(*(run[1] for run in runs))
+        runs.append((better(before, after), there))
+    return better(*(run[0] for run in runs)), better(*(run[1] for run in runs))
 
 
-def _better(*runs: Timed) -> Timed:
+def better(*runs: Timed) -> Timed:
+    """The shortest of some runs."""
     return min(runs, key=lambda run: run.seconds)
 
 
@@ -144,7 +145,7 @@ def own(case: Case, repeat: int, scratch: str | None, *, with_tenth: bool = True
     tenth = in_a_tenth(case, min(repeat, 2), scratch) if with_tenth else None
     if tenth is not None:
         check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
-    return Own(case, _better(ours, again), sort_seconds, gather_seconds, tenth)
+    return Own(case, better(ours, again), sort_seconds, gather_seconds, tenth)
 
 
 def floor(

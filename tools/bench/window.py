@@ -2,7 +2,7 @@
 
     two streams    1,000 keys and 10 keys, about 10 matches a row; once with three texts a side
     more streams   chains and cliques of three and four, about 10 results a row
-    live streams   two and three on one thread, windows of 10^5 to 10^7 tuples, in memory and on disk
+    live streams   two and three, one thread, windows of 10^5 to 10^7 tuples, in memory and on disk
 
 DuckDB is asked twice: as one writes the question, which tests all pairs of a key, and by cells of
 time, which is our own idea in SQL.  With 10 keys the first takes a quarter of an hour at a million

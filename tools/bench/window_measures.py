@@ -25,8 +25,8 @@ from .measures import (
     Beside,
     Grown,
     Own,
-    _better,
     _gather,
+    better,
     check,
     in_turns,
 )
@@ -90,7 +90,7 @@ def own(case: WindowCase, repeat: int, scratch: str | None) -> WindowOwn:
     again = timed(lambda: case.run(*tables), repeat)
     tenth = in_a_tenth(case, 1, scratch)
     check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
-    return WindowOwn(case, _better(ours, again), sort_seconds, gather_seconds, tenth)
+    return WindowOwn(case, better(ours, again), sort_seconds, gather_seconds, tenth)
 
 
 def floor(
