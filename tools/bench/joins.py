@@ -101,7 +101,8 @@ class Case:
             others = (1 - HOT_SHARE) / (self.keys - 1)
             return np.array([HOT_SHARE, *[others] * (self.keys - 1)])
         ranks = np.arange(1, self.keys + 1) if self.layout == SKEWED else np.ones(self.keys)
-        return 1 / ranks / (1 / ranks).sum()
+        shares: npt.NDArray[np.float64] = 1 / ranks / (1 / ranks).sum()
+        return shares
 
     @property
     def _time_range(self) -> int:
