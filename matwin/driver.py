@@ -41,6 +41,7 @@ from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
+from . import ways as choice
 from .engine import Divisible, Engine, Joining, MemoryEngine
 from .feed import Feed, items_of
 from .inbox import Bell, Inbox
@@ -114,7 +115,8 @@ class Driver:
         try:
             for inbox in self._inboxes.values():
                 inbox.start()
-            if self._memory is None or self._options.wants_pages:
+            is_forced = choice.FORCED == "walk"
+            if self._memory is None or self._options.wants_pages or is_forced:
                 yield from self._move_to_pages("asked for")
             elif self._joining.decision:
                 self._report.decide(self._joining.decision)
@@ -135,7 +137,7 @@ class Driver:
         number = self._next()
         if number is not None:
             yield from self._read(number)
-        if self._memory is not None and not self._has_room(self._memory, self._portion_bytes()):
+        if self._memory is not None and self._must_leave(self._memory):
             yield from self._made_room(self._memory)
         elif self._memory is not None and self._is_worth_dividing(self._memory):
             self._moved_to_parts(self._memory, "what fits the cache is joined faster")
@@ -267,6 +269,14 @@ class Driver:
         """Whether so much more fits the memory."""
         return not engine.exceeds_offsets and self._stays_below(engine.needed_bytes + more, 1)
 
+    def _must_leave(self, engine: MemoryEngine) -> bool:
+        """Whether the next portion does not fit, or rows of all feeds are there that have to go
+        into parts anyway."""
+        is_known = all(feed.is_done or feed.report.rows_in for feed in self._feeds)
+        if choice.FORCED == "parts" and is_known:
+            return True
+        return not self._has_room(engine, self._portion_bytes())
+
     def _stays_below(self, size: int, part: int) -> bool:
         return size <= self._options.budget_bytes // part
 
@@ -291,7 +301,9 @@ class Driver:
     def _pays(self, needed: int) -> bool:
         """Whether it pays to stay in memory: with less than half of it free the next step would
         come soon.  Rows that are too wide for pages stay as long as there is room for another."""
-        if not self._joining.need.fits_pages():
+        if choice.FORCED in ("parts", "walk"):
+            return False
+        if not self._joining.need.fits_pages() or choice.FORCED == "slabs":
             return self._stays_below(needed + self._portion_bytes(), 1)
         return self._stays_below(needed, 2)
 

@@ -124,7 +124,7 @@ def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedu
     best = plan(reach, frames=shares.frames, mode="auto")
     if best.mode == "gallop":
         return best
-    kept = _open_pages(best) * shares.partial_page_bytes
+    kept = open_pages(best) * shares.partial_page_bytes
     share = (
         f"{format_size(kept)} of partial results, the share is {format_size(shares.partial_bytes)}"
     )
@@ -134,7 +134,7 @@ def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedu
     return replace(best, reason=f"{best.reason}; it keeps about {share}")
 
 
-def _open_pages(schedule: Schedule) -> int:
+def open_pages(schedule: Schedule) -> int:
     """The most probe pages that are visited, and not for the last time, at any moment."""
     owners = np.concatenate([owners for _, owners, _ in schedule.replayed()])
     first = np.unique(owners, return_index=True)[1]

@@ -61,6 +61,15 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "bestmatch"): Command(
         "matwin.tools.bench.bestmatch", "measure the bestmatch join beside DuckDB and nested loops"
     ),
+    ("bench", "memory"): Command(
+        "matwin.tools.bench.memory", "measure joins with a tenth of the data as memory"
+    ),
+    ("bench", "ways"): Command(
+        "matwin.tools.bench.ways", "measure every way of a join, and which one is taken"
+    ),
+    ("bench", "large"): Command(
+        "matwin.tools.bench.large", "measure a join of large Parquet files in little memory"
+    ),
     ("bench", "paper-bestmatch"): Command(
         "matwin.tools.bench.paper_bestmatch", "repeat the experiments of the bestmatch paper"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -261,11 +262,24 @@ def test_the_table_and_the_summary(few: None, capsys: pytest.CaptureFixture[str]
     assert {"30", "21", "14", "pages"} <= set(paper)
 
 
+def test_who_wins_depends_on_the_room_for_open_pages() -> None:
+    row = next(schedule.measure(QUICK[:1], width=WIDTH_TINY))
+    assert row.layout == "±2" and row.open_pages["gallop"] == 1
+    kept = {"gallop": 1, "crabstep": 3, "lookahead": 6}
+    told = replace(row, open_pages=kept, chosen={1: "gallop", 4: "gallop", 8: "lookahead"})
+    assert told.winners(1) == ["gallop"]
+    assert told.winners(4) == ["crabstep"]
+    assert told.winners(8) == ["lookahead"]
+    lines = schedule.winners_table([told]).splitlines()
+    assert [line.split()[-1] for line in lines[2:5]] == ["gallop", "gallop!", "lookahead"]
+    assert "in 2 of 3" in lines[5] and lines[6] == "wins: gallop 1, crabstep 1, lookahead 1"
+
+
 def test_the_summary_tells_when_auto_is_above() -> None:
     row = next(schedule.measure(QUICK[:1], width=WIDTH_TINY))
     reads = {**row.reads, "auto": 40}
     large = schedule.Row(
-        row.group, row.layout, 7, 7, False, 29, 4, 14, "pages", reads, row.seconds, None
+        row.group, row.layout, 7, 7, False, 29, 4, 14, "pages", reads, row.seconds, None, {}, {}
     )
     assert "auto is above another mode on 1 layouts" in schedule.summary_text([row, large])
 

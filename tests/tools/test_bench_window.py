@@ -13,21 +13,21 @@ import matwin
 from matwin.storage.errors import InputError
 from matwin.tools.bench import (
     suite,
+    tenth,
     window,
     window_measures,
     window_rivals,
     window_streaming,
-    window_tenth,
 )
 from matwin.tools.bench.joins import Timed
 from matwin.tools.bench.measures import Beside, Disagreement
 from matwin.tools.bench.suite import Found
+from matwin.tools.bench.tenth import in_a_tenth
 from matwin.tools.bench.window import WindowSuite
 from matwin.tools.bench.window_cases import CHAIN, CLIQUE, WindowCase
 from matwin.tools.bench.window_measures import WindowOwn, WindowVersus, a_doubling, beside, growth
 from matwin.tools.bench.window_rivals import WindowRival
 from matwin.tools.bench.window_streaming import Flow, Streamed, stream_once, streaming
-from matwin.tools.bench.window_tenth import in_a_tenth
 
 TWO = WindowCase("window", 2_000, 10, keys=10)
 CASES = [
@@ -108,7 +108,7 @@ def test_a_child_that_fails_is_told_in_one_line() -> None:
 
 def test_own_counts_the_rows_of_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     case = replace(TWO, rows=300, streams=4)
-    small = window_tenth.Tenth(4_000, 400, 64, 9.0, case.run(*case.sources()), 10, 5, 6, 1, [])
+    small = tenth.Tenth(4_000, 400, 64, 9.0, case.run(*case.sources()), 10, 5, 6, 1, [])
     monkeypatch.setattr(window_measures, "in_a_tenth", lambda *_: small)
     found = window_measures.own(case, 1, None)
     assert found.rows_a_second == pytest.approx(4 * 300 / found.ours.seconds)
@@ -130,9 +130,10 @@ def test_growth_is_told_per_doubling(monkeypatch: pytest.MonkeyPatch) -> None:
 # ── live streams ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_live_streams_find_in_memory_and_on_disk_what_tables_do() -> None:
-    flow = Flow(600, 900, seed=3)
-    tables = {name: flow.table(side) for side, name in enumerate("ab")}
+@pytest.mark.parametrize("streams", [2, 3])
+def test_live_streams_find_in_memory_and_on_disk_what_tables_do(streams: int) -> None:
+    flow = Flow(600, 900, seed=3, streams=streams)
+    tables = {name: flow.table(side) for side, name in enumerate("abc"[:streams])}
     expected = sum(
         batch.num_rows
         for batch in matwin.window_join(tables, time="t", windows=flow.window, by="k")
@@ -141,9 +142,11 @@ def test_live_streams_find_in_memory_and_on_disk_what_tables_do() -> None:
     assert [row.is_on_disk for row in rows] == [False, True]
     assert [row.rows_out for row in rows] == [expected, expected]
     # A stream may be read ahead before the other is full; those rows are not counted.
-    assert all(900 <= row.tuples <= 1_800 for row in rows)
+    assert all(900 <= row.tuples <= 900 * streams for row in rows)
     assert not any(row.is_cut for row in rows)
-    assert 8 < 2 * flow.window_rows / flow.keys < 12
+    assert 8 < streams * (flow.window_rows / flow.keys) ** (streams - 1) < 12
+    rates = [row.tuples_a_second for row in rows]
+    assert [row.of_memory for row in rows] == [None, pytest.approx(rates[1] / rates[0])]
 
 
 def test_a_flow_that_takes_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +165,18 @@ def test_a_flow_that_was_cut_is_compared_with_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(window_streaming, "stream_once", once)
     rows = list(streaming([Flow(10, 10), Flow(40, 10), Flow(80, 10)], None))
     assert [row.per_doubling for row in rows] == [None, 1.0, 1.0, None, None, None]
+    assert [row.of_memory for row in rows] == [None, None, None, 1.0, None, 1.0]
+
+
+def test_a_doubling_is_of_as_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(flow: Flow, scratch: str | None, *, is_on_disk: bool) -> Streamed:
+        row = replace(streamed(), flow=flow, is_on_disk=is_on_disk, is_cut=False)
+        return replace(row, per_doubling=None)
+
+    monkeypatch.setattr(window_streaming, "stream_once", once)
+    flows = [Flow(10, 10), Flow(40, 10), Flow(10, 10, streams=3), Flow(40, 10, streams=3)]
+    rows = list(streaming(flows, None))
+    assert [row.per_doubling for row in rows] == [None, 1.0] * 4
 
 
 def test_memory_and_disk_that_differ_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,15 +196,17 @@ def streamed() -> Streamed:
 
 def test_tables_mark_what_misses_its_reach() -> None:
     case = replace(TWO, rows=1_000_000, streams=3)
-    small = window_tenth.Tenth(4_000, 400, 64, 9.0, 9, 10**9, 5, 6, 1, [])
+    small = tenth.Tenth(4_000, 400, 64, 9.0, 9, 10**9, 5, 6, 1, [])
     found = Found(
         [Beside(case, "other", Timed(2.0, 9), Timed(10.0, 9), 6.0)],
         [WindowOwn(case, Timed(2.0, 9), 0.5, 0.1, small)], [], ["left out"], {},
     )  # fmt: skip
-    shown = window.text(found, [streamed()])
+    three = replace(streamed(), is_cut=False, flow=Flow(9, 9, streams=3), seconds=0.02)
+    shown = window.text(found, [streamed(), replace(three, of_memory=0.4)])
     assert "3-way clique, 10 keys" in shown and "6×!" in shown
     assert "1.50 " in shown, "million rows a second of three streams"
     assert "500,000!" in shown and "1.50×!" in shown and "windows on disk (cut)" in shown
+    assert "3-way, windows on disk" in shown and "100,000!" in shown and "0.40!" in shown
     assert "left out" in shown and "to reach: 1,000,000 tuples a second" in shown
 
 
@@ -227,8 +244,9 @@ def test_the_suite_as_json_and_plot(
     assert {"to_floor", "tenth_times", "rows_a_second"} <= alone.keys()
     assert [point["case"]["rows"] for point in found["growth"][0]] == [*suite.QUICK_SIZES]
     live = found["streaming"]
-    assert [row["flow"]["window_rows"] for row in live] == [300, 600, 300, 600]
-    assert [row["is_on_disk"] for row in live] == [False, False, True, True]
+    assert [row["flow"]["window_rows"] for row in live] == [300, 600] * 4
+    assert [row["flow"]["streams"] for row in live] == [2, 2, 3, 3] * 2
+    assert [row["is_on_disk"] for row in live] == [False] * 4 + [True] * 4
     assert {"tuples_a_second", "microseconds", "reach", "per_doubling"} <= live[0].keys()
     assert found["notes"] == ["quick: too small to be compared with what is to be reached"]
     assert plot.stat().st_size > 1_000
@@ -252,6 +270,9 @@ def test_the_suite_holds_the_sizes_that_are_promised() -> None:
     assert reaches[1_000, "Polars join_where"] == 40
     assert reaches[1_000, "Pathway interval_join"] == 100
     assert reaches[10, "DuckDB, as one writes it"] == 300
+    assert {
+        versus.reach for case, against in full.beside for versus in against if case.streams == 4
+    } == {6}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def beside(case: Case, against: Sequence[Versus], repeat: int) -> Iterator[Besid
             lambda: versus.rival.run(smaller, left, right),  # noqa: B023
             repeat,
         )
-        _check(smaller, versus.rival.name, ours.rows_out, theirs.rows_out)
+        check(smaller, versus.rival.name, ours.rows_out, theirs.rows_out)
         yield Beside(smaller, versus.rival.name, ours, theirs, versus.reach)
 
 
@@ -126,11 +126,12 @@ def in_turns(
     runs: list[tuple[Timed, Timed]] = []
     while len(runs) < repeat and sum(run[1].seconds for run in runs) < REPEAT_SECONDS:
         before, there, after = timed(ours), timed(theirs), timed(ours)
-        runs.append((_better(before, after), there))
-    return _better(*(run[0] for run in runs)), _better(*(run[1] for run in runs))
+        runs.append((better(before, after), there))
+    return better(*(run[0] for run in runs)), better(*(run[1] for run in runs))
 
 
-def _better(*runs: Timed) -> Timed:
+def better(*runs: Timed) -> Timed:
+    """The shortest of some runs."""
     return min(runs, key=lambda run: run.seconds)
 
 
@@ -143,8 +144,8 @@ def own(case: Case, repeat: int, scratch: str | None, *, with_tenth: bool = True
     again = timed(lambda: case.run(left, right), repeat)
     tenth = in_a_tenth(case, min(repeat, 2), scratch) if with_tenth else None
     if tenth is not None:
-        _check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
-    return Own(case, _better(ours, again), sort_seconds, gather_seconds, tenth)
+        check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
+    return Own(case, better(ours, again), sort_seconds, gather_seconds, tenth)
 
 
 def floor(
@@ -194,7 +195,8 @@ def growth(case: Case, sizes: Sequence[int], repeat: int) -> Iterator[Grown]:
         before = rows, found.seconds
 
 
-def _check(case: Case, name: str, ours: int, theirs: int) -> None:
+def check(case: Case, name: str, ours: int, theirs: int) -> None:
+    """Two ways to answer one question find as many rows."""
     if ours != theirs:
         raise Disagreement(
             f"{case.name}, {case.rows:,} rows a side, seed {case.seed}: we find {ours:,} rows, "

@@ -14,12 +14,14 @@ they are not installed, `missing` says so and the row is left out.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -31,8 +33,12 @@ import pyarrow as pa
 from .joins import THREADS, Case, drain
 
 BATCH_ROWS = 1 << 16
+_LEFT, _RIGHT = "PARTITION BY id_left", "PARTITION BY id_right"
+PARTITIONS = {"left": [_LEFT], "right": [_RIGHT], "full": [_LEFT, _RIGHT], "inner": [""]}
+"""Among which pairs a pair has to be the best one; of the first or of the second."""
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
+OutOfMemory = duckdb.OutOfMemoryException
 Work = Callable[[Case, pa.Table, pa.Table], int]
 
 
@@ -71,6 +77,15 @@ def _database() -> duckdb.DuckDBPyConnection:
     database.execute(f"SET threads = {THREADS}")
     database.execute("SET enable_progress_bar = false")
     return database
+
+
+def limit(memory: int, scratch: str | None) -> None:
+    """Give DuckDB so many bytes, and a folder for what does not fit."""
+    database = _database()
+    database.execute(f"SET memory_limit = '{memory}B'")
+    database.execute("SET preserve_insertion_order = false")  # takes less
+    folder = str(Path(scratch or tempfile.gettempdir()) / f"duckdb-{os.getpid()}")
+    database.execute("SET temp_directory = $folder", {"folder": folder})
 
 
 def _columns(left: pa.Table, right: pa.Table) -> str:
@@ -118,13 +133,20 @@ def _duckdb_cells(case: Case, left: pa.Table, right: pa.Table) -> int:
     """
     if case.join == "epsilon":
         return _ask(left, right, f"{text} SELECT {_columns(left, right)} {pairs}")
+    costs = [f"{name}_cost" for name in case.on]
     text += f"""
         , pairs AS (SELECT {_columns(left, right)}, {_costs(case)} {pairs})
-        SELECT * EXCLUDE (x_cost, y_cost) FROM pairs
-        QUALIFY x_cost = min(x_cost) OVER (PARTITION BY id_left ORDER BY y_cost)
-            AND y_cost = min(y_cost) OVER (PARTITION BY id_left ORDER BY x_cost)
+        SELECT * EXCLUDE ({", ".join(costs)}) FROM pairs
+        QUALIFY {" OR ".join(_best(costs, partition) for partition in PARTITIONS[case.how])}
     """
     return _ask(left, right, text)
+
+
+def _best(costs: list[str], partition: str) -> str:
+    """Of two costs: nothing that is as good in one is better in the other."""
+    one, other = costs
+    by, other_by = (f"OVER ({partition} ORDER BY {cost})" for cost in (other, one))
+    return f"({one} = min({one}) {by} AND {other} = min({other}) {other_by})"
 
 
 # ── scipy and Polars ─────────────────────────────────────────────────────────────────────────

@@ -5,8 +5,14 @@
     reference  what a slow, wide search finds, on layouts that are small enough   (`reference.py`)
 
 On a small layout `auto` is compared with the best that is known, which is the reference or any mode
-that beat it; on every layout with the bound.  The counts are the same on every machine.  The times
-are not, and are taken after all that is compiled has been compiled, on a layout of its own.
+that beat it; on every layout with the bound.
+
+A bestmatch join keeps partial results of every left page that is not finished, and has room for a
+few such pages only.  So a second table says how many each mode keeps open, which of the modes reads
+least of those that keep within the room, and what a bestmatch join takes.
+
+The counts are the same on every machine.  The times are not, and are taken after all that is
+compiled has been compiled, on a layout of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +28,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from matwin.scheduler import MODES, Reach, plan
+from matwin.paging import Shares, open_pages, planned
+from matwin.scheduler import MODES, Reach, Schedule, plan
 from matwin.storage.errors import InputError
 
 from . import plot
@@ -37,6 +44,12 @@ AUTO = "auto"
 QUICK_WIDTH = 1_000
 PAIRS_TIMED = 100_000
 MANY_PAIRS = 20_000_000
+PAIRS_REPLAYED = 100_000
+"""Of larger layouts nobody counts the open pages."""
+ROOMS = (2, 4)
+"""Open pages for a frame.  How many fit is a matter of the rows: with a quarter of the memory for
+partial results, five eighths for frames and rows of 48 bytes it is 0.3 where four pairs of every
+row are kept, and 4 where every third row has one."""
 Result = TypeVar("Result")
 
 
@@ -56,6 +69,17 @@ class Row:
     reads: dict[str, int]
     seconds: dict[str, float]
     reference: int | None
+    open_pages: dict[str, int]
+    """Left pages that each mode keeps open at most; the layouts that are not too large."""
+    chosen: dict[int, str]
+    """What a bestmatch join takes, by the open pages that it has room for."""
+
+    def winners(self, room: int) -> list[str]:
+        """The modes that read least of those that keep no more pages open; gallop always does."""
+        within = [mode for mode, kept in self.open_pages.items() if kept <= room]
+        within = within or ["gallop"]
+        least = min(self.reads[mode] for mode in within)
+        return [mode for mode in within if self.reads[mode] == least]
 
     @property
     def best_known(self) -> int | None:
@@ -102,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
         found = {"rows": [_as_json(row) for row in rows], "summary": summary(rows)}
         print(json.dumps(found, indent=2))
     else:
-        print("\n\n".join([reads_table(rows), times_table(rows), summary_text(rows)]))
+        tables = [reads_table(rows), winners_table(rows), times_table(rows), summary_text(rows)]
+        print("\n\n".join(tables))
     return 0
 
 
@@ -135,21 +160,40 @@ def compile_all() -> None:
 
 def _row(case: Case, repeat: int, width: int) -> Row:
     reach, frames = case.reach, case.frames
-    reads, seconds = {}, {}
+    reads, seconds, kept = {}, {}, {}
     for mode in MODES:
-        reads[mode], seconds[mode] = _planned(reach, frames, mode, repeat)
+        made, seconds[mode] = _planned(reach, frames, mode, repeat)
+        reads[mode] = made.page_reads
+        if mode != AUTO and not reach.is_self and reach.pairs <= PAIRS_REPLAYED:
+            kept[mode] = open_pages(made)
+    chosen = {room: _chosen(reach, frames, room) for room in rooms_of(frames)} if kept else {}
     bound = bound_of(reach, frames)
     return Row(
         case.group, case.layout, reach.left_pages, reach.right_pages, reach.is_self, reach.pairs,
         frames, bound.reads, bound.name, reads, seconds,
-        reference_reads(reach, frames, width) if case.is_small else None,
+        reference_reads(reach, frames, width) if case.is_small else None, kept, chosen,
     )  # fmt: skip
 
 
-def _planned(reach: Reach, frames: int, mode: str, repeat: int) -> tuple[int, float]:
-    """Page reads, and the shortest time that it took to plan them."""
+def rooms_of(frames: int) -> list[int]:
+    """Room for one open page, and for more of them.
+
+    >>> rooms_of(4)
+    [1, 8, 16]
+    """
+    return [1, *(frames * room for room in ROOMS)]
+
+
+def _chosen(reach: Reach, frames: int, room: int) -> str:
+    """What a bestmatch join takes that has room for so many open pages."""
+    shares = Shares(frames, room, 0, 1, partial_page_bytes=1)
+    return planned(reach, shares, AUTO, is_best=True).mode
+
+
+def _planned(reach: Reach, frames: int, mode: str, repeat: int) -> tuple[Schedule, float]:
+    """A schedule, and the shortest time that it took to plan it."""
     runs = [_timed(lambda: plan(reach, frames=frames, mode=mode)) for _ in range(repeat)]
-    return runs[0][0].page_reads, min(seconds for _, seconds in runs)
+    return runs[0][0], min(seconds for _, seconds in runs)
 
 
 def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
@@ -207,6 +251,49 @@ def _reads_line(row: Row) -> str:
     )
 
 
+def winners_table(rows: list[Row]) -> str:
+    """Which mode wins where open pages have to be kept, and what is taken."""
+    head = f"{'with partial results':<62}{'frames':>8}{'room':>6}" + "".join(
+        f"{mode:>18}" for mode in MODES if mode != AUTO
+    )
+    head += f"  {'fewest reads':<28}{'taken':<10}"
+    lines = [head, "─" * len(head)]
+    for row in rows:
+        lines += [_winners_line(row, room) for room in _telling(row)]
+    right = [is_right for row in rows for is_right in _rightly(row)]
+    lines.append(
+        "page reads (pages kept open); room: open pages that fit; the mode with the fewest reads "
+        f"of those that fit is taken in {sum(right)} of {len(right)}, ! marks the others"
+    )
+    wins = {mode: sum(mode in row.winners(room) for row in rows for room in row.chosen)
+            for mode in MODES if mode != AUTO}  # fmt: skip
+    lines.append("wins: " + ", ".join(f"{mode} {count}" for mode, count in wins.items()))
+    return "\n".join(lines)
+
+
+def _winners_line(row: Row, room: int) -> str:
+    cells = "".join(f"{f'{row.reads[mode]:,} ({n:,})':>18}" for mode, n in row.open_pages.items())
+    winners, taken = row.winners(room), row.chosen[room]
+    name = f"{row.group}: {row.layout}"
+    mark = "" if taken in winners else "!"
+    return f"{name:<62}{row.frames:>8,}{room:>6,}{cells}  {' '.join(winners):<28}{taken}{mark}"
+
+
+def _telling(row: Row) -> Iterator[int]:
+    """The rooms with which something else wins or is taken than with less."""
+    before = None
+    for room, taken in row.chosen.items():
+        now = (row.winners(room), taken)
+        if now != before:
+            yield room
+        before = now
+
+
+def _rightly(row: Row) -> Iterator[bool]:
+    for room, taken in row.chosen.items():
+        yield taken in row.winners(room)
+
+
 def times_table(rows: Iterable[Row]) -> str:
     """The time that it took to plan the larger layouts."""
     head = f"{'milliseconds to plan':<62}{'pairs':>12}{'frames':>8}"
@@ -240,6 +327,8 @@ def summary(rows: list[Row]) -> dict[str, Any]:
         "gallop_to_bound_mean": sum(row.reads["gallop"] / row.bound for row in large) / len(large),
         "auto_above_another_mode": len(above),
         "many_pairs_seconds": max(many) if many else None,
+        "with_partial_results": sum(len(row.chosen) for row in rows),
+        "with_partial_results_right": sum(is_right for row in rows for is_right in _rightly(row)),
     }
 
 

@@ -247,7 +247,7 @@ def _overhead_table(rows: list[Overhead]) -> str:
         lines.append(
             f"{row.case.name:<36}{row.case.rows:>12,}{row.ours.rows_out / row.case.rows:>10.1f}"
             f"{row.ours.seconds:>10.3f}{row.embedded.seconds:>12.3f}{row.times:>7.1f}×"
-            f"{suite._missed(row.times > TIMES_EMBEDDED)}"
+            f"{suite.missed(row.times > TIMES_EMBEDDED)}"
         )
     return "\n".join([*lines, f"to reach: {TIMES_EMBEDDED:g}× the time of the embedded join"])
 

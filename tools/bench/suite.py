@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 QUICK_ROWS = 3_000
+TOO_SMALL = "quick: too small to be compared with what is to be reached"
 GROWTH_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)
 BAR_FOOT, BAR_FOR_TEXT = 0.5, 1.5
@@ -70,13 +71,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
-def run(args: argparse.Namespace, suite_of: Callable[[int, int], Suite]) -> int:
-    """Measure the suite that `suite_of(rows, seed)` makes, and print what came out."""
-    for name in ("rows", "repeat", "growth"):
-        if getattr(args, name) < 1:
+def check_numbers(args: argparse.Namespace) -> None:
+    """Refuse numbers that make no sense, wherever they are among the arguments."""
+    for name in ("rows", "repeat", "growth", "window", "timeout"):
+        if getattr(args, name, 1) < 1:
             raise InputError(f"--{name} {getattr(args, name)}: give a number from 1 on")
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: give a number from 0 on")
+
+
+def run(args: argparse.Namespace, suite_of: Callable[[int, int], Suite]) -> int:
+    """Measure the suite that `suite_of(rows, seed)` makes, and print what came out."""
+    check_numbers(args)
     path = None if args.plot is None else plot.plot_path(args.plot)
     suite = suite_of(min(args.rows, QUICK_ROWS) if args.quick else args.rows, args.seed)
     sizes = QUICK_SIZES if args.quick else [n for n in GROWTH_SIZES if n <= args.growth]
@@ -84,7 +90,7 @@ def run(args: argparse.Namespace, suite_of: Callable[[int, int], Suite]) -> int:
     if path is not None:
         draw(found, path)
     if args.quick:
-        found.notes.append("quick: too small to be compared with what is to be reached")
+        found.notes.append(TOO_SMALL)
     print(json.dumps(as_json(found), indent=2) if args.json else text(found))
     return 0
 
@@ -128,7 +134,7 @@ def beside_table(found: Found) -> str:
     )
     lines = [head, "─" * len(head)]
     for row in found.beside:
-        reach = "" if row.reach is None else f"{row.reach:,.0f}×{_missed(row.times < row.reach)}"
+        reach = "" if row.reach is None else f"{row.reach:,.0f}×{missed(row.times < row.reach)}"
         lines.append(
             f"{row.case.name:<36}{row.case.rows:>12,}{row.ours.rows_out / row.case.rows:>10.1f}"
             f"{row.ours.seconds:>10.3f}  {row.rival:<28}{row.theirs.seconds:>9.3f}"
@@ -149,9 +155,9 @@ def own_table(found: Found) -> str:
         rate = row.rows_a_second
         lines.append(
             f"{row.case.name:<36}{row.case.rows:>12,}{row.ours.seconds:>10.3f}"
-            f"{rate / 1e6:>9.2f}{_missed(rate < found.rates.get(row.case, 0)) or ' '}"
+            f"{rate / 1e6:>9.2f}{missed(rate < found.rates.get(row.case, 0)) or ' '}"
             f"{row.sort_seconds:>8.3f}{row.gather_seconds:>9.3f}"
-            f"{row.to_floor:>7.1f}×{_missed(row.to_floor > TO_FLOOR) or ' '}  │{_tenth_text(row)}"
+            f"{row.to_floor:>7.1f}×{missed(row.to_floor > TO_FLOOR) or ' '}  │{_tenth_text(row)}"
         )
     lines.append(
         f"to reach: {TO_FLOOR:g}× the floor; with a tenth of the memory {TENTH_TIMES:g}× the time, "
@@ -170,9 +176,9 @@ def _tenth_text(row: Own) -> str:
     return (
         f"{format_size(tenth.data_bytes):>10}{format_size(tenth.budget_bytes):>10}"
         f"{format_size(tenth.page_bytes):>8}{tenth.seconds:>9.2f}"
-        f"{times:>6.1f}×{_missed(tenth.is_a_tenth and times > TENTH_TIMES) or ' '}"
+        f"{times:>6.1f}×{missed(tenth.is_a_tenth and times > TENTH_TIMES) or ' '}"
         f"{format_size(tenth.peak_bytes):>9}"
-        f"{_missed(above) or ' '}{tenth.pages_read:>8,}{tenth.pages_written:>8,}"
+        f"{missed(above) or ' '}{tenth.pages_read:>8,}{tenth.pages_written:>8,}"
     )
 
 
@@ -184,7 +190,7 @@ def growth_table(found: Found) -> str:
     for series in found.growth:
         for row in series:
             rate = row.per_doubling
-            cost = "" if rate is None else f"{rate:.2f}×{_missed(rate > PER_DOUBLING)}"
+            cost = "" if rate is None else f"{rate:.2f}×{missed(rate > PER_DOUBLING)}"
             per_row = row.ours.seconds / row.case.rows / 2 * 1e6
             lines.append(
                 f"{row.case.name:<36}{row.case.rows:>12,}{row.ours.seconds:>10.3f}"
@@ -194,7 +200,8 @@ def growth_table(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _missed(is_missed: bool) -> str:
+def missed(is_missed: bool) -> str:
+    """The mark of what misses its aim."""
     return "!" if is_missed else ""
 
 

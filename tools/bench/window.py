@@ -2,7 +2,7 @@
 
     two streams    1,000 keys and 10 keys, about 10 matches a row; once with three texts a side
     more streams   chains and cliques of three and four, about 10 results a row
-    live streams   on one thread, windows of 10^5 to 10^7 tuples, in memory and on disk
+    live streams   two and three, one thread, windows of 10^5 to 10^7 tuples, in memory and on disk
 
 DuckDB is asked twice: as one writes the question, which tests all pairs of a key, and by cells of
 time, which is our own idea in SQL.  With 10 keys the first takes a quarter of an hour at a million
@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
 
 from . import plot, suite
@@ -32,8 +31,12 @@ from .window_rivals import DUCKDB, DUCKDB_CELLS, PATHWAY, POLARS
 from .window_streaming import (
     MEASURED_ROWS,
     MEASURED_SHARE,
+    OF_MEMORY,
     QUICK_WINDOWS,
     SAME_COST,
+    THREE_WAY,
+    THREE_WAY_A_SECOND,
+    THREE_WAY_WINDOW_MAX,
     TUPLES_A_SECOND,
     WINDOWS,
     Flow,
@@ -43,6 +46,9 @@ from .window_streaming import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+FOUR_WAY = {4: 6.0}
+"""Times as fast as DuckDB by cells that joins of so many streams are to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
-    for name in ("rows", "repeat", "growth", "window"):
-        if getattr(args, name) < 1:
-            raise InputError(f"--{name} {getattr(args, name)}: give a number from 1 on")
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: give a number from 0 on")
+    suite.check_numbers(args)
     path = None if args.plot is None else plot.plot_path(args.plot)
     rows = min(args.rows, suite.QUICK_ROWS) if args.quick else args.rows
     measured = suite_of(rows, args.seed)
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     sizes = [size for size in every_size if size <= args.growth] or every_size[:1]
     found, streamed = measure(measured, sizes, args.repeat, args.scratch)
     if args.quick:
-        found.notes.append("quick: too small to be compared with what is to be reached")
+        found.notes.append(suite.TOO_SMALL)
     if path is not None:
         draw(found, streamed, path)
     if args.json:
@@ -118,7 +120,10 @@ def suite_of(rows: int, seed: int = 0) -> WindowSuite:
                 ],
             ),
             (texts, [WindowVersus(DUCKDB_CELLS, rows)]),
-            *((case, [WindowVersus(DUCKDB_CELLS, rows, None, 2)]) for case in more),
+            *(
+                (case, [WindowVersus(DUCKDB_CELLS, rows, FOUR_WAY.get(case.streams), 2)])
+                for case in more
+            ),
         ],
         own=[keyed, few_keys, texts, *more],
         growth=[replace(case, is_growing=True) for case in (keyed, few_keys)],
@@ -129,10 +134,12 @@ def flows_of(args: argparse.Namespace) -> list[Flow]:
     """The live streams."""
     windows = QUICK_WINDOWS if args.quick else [size for size in WINDOWS if size <= args.window]
     least = 2_000 if args.quick else MEASURED_ROWS
-    return [
+    two = [
         Flow(size, max(least, round(MEASURED_SHARE * size)), seed=args.seed)
         for size in windows or WINDOWS[:1]
     ]
+    few = [flow for flow in two if flow.window_rows <= THREE_WAY_WINDOW_MAX]
+    return two + [replace(flow, streams=THREE_WAY) for flow in few]
 
 
 def measure(
@@ -175,35 +182,37 @@ def streaming_table(rows: list[Streamed]) -> str:
     if not rows:
         return ""
     head = (
-        f"{'live streams, one thread':<28}{'window':>12}{'keys':>11}{'out a tuple':>12}"
-        f"{'tuples/s':>12}{'µs a tuple':>11}{'a doubling':>12}{'memory':>11}{'read':>10}"
-        f"{'written':>9}"
+        f"{'live streams, one thread':<30}{'window':>12}{'keys':>11}{'out a tuple':>12}"
+        f"{'tuples/s':>12}{'µs a tuple':>11}{'a doubling':>12}{'of memory':>11}{'memory':>11}"
+        f"{'read':>10}{'written':>9}"
     )
     lines = [head, "─" * len(head)]
     for row in rows:
-        flow, rate, speed = row.flow, row.per_doubling, row.tuples_a_second
-        where = "windows on disk" if row.is_on_disk else "in memory"
+        flow, rate, share = row.flow, row.per_doubling, row.of_memory
+        where = f"{flow.streams}-way, " + ("windows on disk" if row.is_on_disk else "in memory")
         where += " (cut)" * row.is_cut
-        cost = "" if rate is None else f"{rate:.2f}×{suite._missed(rate > SAME_COST) or ' '}"
-        all_rows = 2 * (flow.window_rows + flow.measured_rows)
+        of_memory = "" if share is None else f"{share:.2f}{suite.missed(share < OF_MEMORY) or ' '}"
+        cost = "" if rate is None else f"{rate:.2f}×{suite.missed(rate > SAME_COST) or ' '}"
         lines.append(
-            f"{where:<28}{flow.window_rows:>12,}{flow.keys:>11,}{row.rows_out / all_rows:>12.1f}"
-            f"{speed:>11,.0f}{suite._missed(row.is_cut or speed < TUPLES_A_SECOND) or ' '}"
-            f"{row.microseconds:>11.2f}{cost:>12}{format_size(row.budget_bytes):>11}"
+            f"{where:<30}{flow.window_rows:>12,}{flow.keys:>11,}"
+            f"{row.rows_out / flow.all_rows:>12.1f}"
+            f"{row.tuples_a_second:>11,.0f}{suite.missed(row.is_too_slow) or ' '}"
+            f"{row.microseconds:>11.2f}{cost:>12}{of_memory:>11}{format_size(row.budget_bytes):>11}"
             f"{row.pages_read:>10,}{row.pages_written:>9,}"
         )
     if any(row.is_cut for row in rows):
         lines.append("cut: took too long and was ended before its windows were full for long")
     lines.append(
-        f"to reach: {TUPLES_A_SECOND:,.0f} tuples a second, and {SAME_COST:g}× for a doubling of "
-        "the window; window: tuples of each stream; tuples of both streams"
+        f"to reach: {TUPLES_A_SECOND:,.0f} tuples a second of two streams in memory, {OF_MEMORY:g} "
+        f"of that on disk, {THREE_WAY_A_SECOND:,.0f} of three on disk, and {SAME_COST:g}× for a "
+        "doubling of the window; window: tuples of each stream; tuples of all streams"
     )
     return "\n".join(lines)
 
 
 def _streamed_json(row: Streamed) -> dict[str, Any]:
     ratios = {"tuples_a_second": row.tuples_a_second, "microseconds": row.microseconds}
-    return {**asdict(row), **ratios, "keys": row.flow.keys, "reach": TUPLES_A_SECOND}
+    return {**asdict(row), **ratios, "keys": row.flow.keys, "reach": row.reach}
 
 
 # ── plot ─────────────────────────────────────────────────────────────────────────────────────
@@ -219,13 +228,14 @@ def draw(found: Found, streamed: list[Streamed], path: Path) -> None:
 
 def _draw_streaming(axes: Axes, rows: list[Streamed]) -> None:
     """A flow that was cut is a hollow mark, and no line leads there."""
-    for number, is_on_disk in enumerate((False, True)):
-        here = [row for row in rows if row.is_on_disk == is_on_disk]
-        colour, marker = plot.COLOURS[(6, 0)[number]], plot.MARKERS[number]
+    kinds = sorted({(row.flow.streams, row.is_on_disk) for row in rows})
+    for number, kind in enumerate(kinds):
+        here = [row for row in rows if (row.flow.streams, row.is_on_disk) == kind]
+        colour, marker = plot.COLOURS[(6, 0, 2, 1)[number]], plot.MARKERS[number]
         axes.plot(
             [row.flow.window_rows for row in here],
             [float("nan") if row.is_cut else row.tuples_a_second / 1e6 for row in here],
-            label="windows on disk" if is_on_disk else "in memory",
+            label=f"{kind[0]} streams, " + ("windows on disk" if kind[1] else "in memory"),
             color=colour, marker=marker, markersize=5, linewidth=1.6,
         )  # fmt: skip
         for row in here:

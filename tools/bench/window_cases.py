@@ -16,7 +16,7 @@ rivals of that benchmark can be asked as well.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import matwin
 
-from .joins import THREADS, WARM_ROWS, Case, drain
+from .joins import THREADS, Case, drain
 
 NAMES = "abcdef"
 CLIQUE, CHAIN = SHAPES = ("clique", "chain")
@@ -63,7 +63,7 @@ class WindowCase(Case):
         within = float((self.matches / self.streams) ** (1 / others))
         if self.shape == CHAIN:
             within = float(self.matches ** (1 / others)) / 2
-        return max(round(within * self.keys * self._time_range / self.rows), 1)
+        return max(round(within * self.even_keys * self._time_range / self.rows), 1)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ class WindowCase(Case):
 
     def sources(self) -> tuple[pa.Table, ...]:
         """All streams."""
-        return tuple(self._table(at) for at in range(self.streams))
+        return tuple(self.table(at) for at in range(self.streams))
 
     def run(self, left: pa.Table, right: pa.Table, *more: pa.Table, **options: Any) -> int:
         """Join the tables; how many rows came out."""
@@ -89,12 +89,3 @@ class WindowCase(Case):
         return drain(
             matwin.window_join(named, time="t", windows=self.windows, by=self.by, **options)
         )
-
-    def sized(self, rows: int) -> WindowCase:
-        """The same with another number of rows."""
-        return replace(self, rows=rows)
-
-
-def warm(case: WindowCase, **options: Any) -> None:
-    """Run the join on a few rows of the same types, so that no time has compiling in it."""
-    case.run(*case.sized(min(case.rows, WARM_ROWS)).sources(), **options)

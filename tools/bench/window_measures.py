@@ -19,20 +19,20 @@ import pyarrow as pa
 from matwin.storage.grid import Grid
 from matwin.storage.runs import sort_rows
 
-from .joins import THREADS, timed
+from .joins import THREADS, timed, warm
 from .measures import (
     GATHER_ROWS,
     Beside,
-    Disagreement,
     Grown,
     Own,
-    _better,
     _gather,
+    better,
+    check,
     in_turns,
 )
-from .window_cases import WindowCase, warm
+from .tenth import in_a_tenth
+from .window_cases import WindowCase
 from .window_rivals import WindowRival
-from .window_tenth import in_a_tenth
 
 RIVAL_WARM_ROWS = 200
 
@@ -68,16 +68,16 @@ def beside(
         if versus.rival.missing is not None:
             yield versus.rival.missing
             continue
-        smaller = case.sized(min(versus.rows, case.rows))
+        smaller = case.of_rows(min(versus.rows, case.rows))
         tables = smaller.sources()
-        few = case.sized(min(smaller.rows, RIVAL_WARM_ROWS))
+        few = case.of_rows(min(smaller.rows, RIVAL_WARM_ROWS))
         versus.rival.run(few, *few.sources())  # compiles, imports
         ours, theirs = in_turns(
             lambda: smaller.run(*tables),  # noqa: B023  # called at once
             lambda: versus.rival.run(smaller, *tables),  # noqa: B023
             min(repeat, versus.repeat or repeat),
         )
-        _check(smaller, versus.rival.name, ours.rows_out, theirs.rows_out)
+        check(smaller, versus.rival.name, ours.rows_out, theirs.rows_out)
         yield Beside(smaller, versus.rival.name, ours, theirs, versus.reach)
 
 
@@ -89,8 +89,8 @@ def own(case: WindowCase, repeat: int, scratch: str | None) -> WindowOwn:
     sort_seconds, gather_seconds = floor(case, tables, ours.rows_out, repeat)
     again = timed(lambda: case.run(*tables), repeat)
     tenth = in_a_tenth(case, 1, scratch)
-    _check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
-    return WindowOwn(case, _better(ours, again), sort_seconds, gather_seconds, tenth)
+    check(case, "a tenth of the memory", ours.rows_out, tenth.rows_out)
+    return WindowOwn(case, better(ours, again), sort_seconds, gather_seconds, tenth)
 
 
 def floor(
@@ -121,7 +121,7 @@ def growth(case: WindowCase, sizes: Sequence[int], repeat: int) -> Iterator[Grow
     warm(case)
     before: tuple[int, float] | None = None
     for rows in sizes:
-        sized = case.sized(rows)
+        sized = case.of_rows(rows)
         tables = sized.sources()
         often = max(repeat, min(20, 1_000_000 // rows))  # small sizes take milliseconds
         found = timed(lambda: sized.run(*tables), often)  # noqa: B023
@@ -138,11 +138,3 @@ def a_doubling(before: tuple[float, float], now: tuple[float, float]) -> float:
     """
     ratio, factor = now[1] / before[1], now[0] / before[0]
     return round(float(ratio ** (log(2) / log(factor))), 9)
-
-
-def _check(case: WindowCase, name: str, ours: int, theirs: int) -> None:
-    if ours != theirs:
-        raise Disagreement(
-            f"{case.name}, {case.rows:,} rows a stream, seed {case.seed}: we find {ours:,} rows, "
-            f"{name} finds {theirs:,}"
-        )

@@ -1,9 +1,10 @@
-"""Live streams through a two-way keyed window join on one thread: tuples a second over the window.
+"""Live streams through a keyed window join on one thread: tuples a second over the window.
 
     batches ─▶ │ fill: one window of each stream │ measured rows │ ─▶ results, drained
-                                                 └ the clock starts when both streams are here
+                                                 └ the clock starts when all streams are here
 
-    window of W tuples of each stream    keys = 2 W / matches, so that a tuple always has as many
+    window of W tuples of each stream    as many keys that a tuple always has its matches: for two
+                                         streams 2 W / matches, for more as in `window_cases.py`
 
 The window is full when the clock starts, so that what is measured is a steady state: rows come,
 probe, and as many expire.  Each window is measured in memory and with a tenth of it as memory,
@@ -32,6 +33,7 @@ from matwin.report import Report
 from .joins import TICKS_A_ROW, WARM_ROWS, drain
 from .measures import Disagreement
 from .tenth import budget_of
+from .window_cases import NAMES
 from .window_measures import a_doubling
 
 BATCH_ROWS = 8_192
@@ -45,24 +47,33 @@ LEAST_BYTES = 2 << 20
 """Memory of windows on disk, where a tenth of them is less; but never more than half of them."""
 FLOW_SECONDS = 40.0
 """A flow that takes longer is cut: what it has done by then is shown, and compared with nothing."""
+THREE_WAY = 3
+THREE_WAY_WINDOW_MAX = 1_000_000
 TUPLES_A_SECOND = 1_000_000.0
+"""Of two streams in memory."""
+THREE_WAY_A_SECOND = 200_000.0
+"""Of three streams on disk."""
+OF_MEMORY = 0.5
+"""Of the rate in memory, on disk."""
 SAME_COST = 1.1
 """What a doubling of the window may do to the cost of a tuple and still count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Two live streams: how many tuples a window of each holds, and what is measured."""
+    """Live streams: how many tuples a window of each holds, and what is measured."""
 
     window_rows: int
     measured_rows: int
     matches: int = MATCHES
     seed: int = 0
+    streams: int = 2
 
     @property
     def keys(self) -> int:
         """As many that a tuple has its number of matches."""
-        return max(2 * self.window_rows // self.matches, 1)
+        of_a_key = (self.matches / self.streams) ** (1 / (self.streams - 1))
+        return max(int(self.window_rows / of_a_key), 1)
 
     @property
     def window(self) -> int:
@@ -71,8 +82,13 @@ class Flow:
 
     @property
     def window_bytes(self) -> int:
-        """What both windows hold, in three columns of 64 bits."""
-        return 2 * self.window_rows * 3 * 8
+        """What all windows hold, in three columns of 64 bits."""
+        return self.streams * self.window_rows * 3 * 8
+
+    @property
+    def all_rows(self) -> int:
+        """Tuples of all streams, those that fill the windows among them."""
+        return self.streams * (self.window_rows + self.measured_rows)
 
     def table(self, side: int) -> pa.Table:
         """All rows of a stream, in order."""
@@ -100,10 +116,24 @@ class Streamed:
     is_cut: bool = False
     """Whether it took too long, and was ended before all its rows had come."""
     per_doubling: float | None = None
+    of_memory: float | None = None
+    """The rate on disk as a share of that in memory."""
+
+    @property
+    def reach(self) -> float | None:
+        """Tuples a second that are to be reached."""
+        if self.flow.streams == 2:
+            return None if self.is_on_disk else TUPLES_A_SECOND
+        return THREE_WAY_A_SECOND if self.is_on_disk else None
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether it misses what is to be reached."""
+        return self.is_cut or self.tuples_a_second < (self.reach or 0)
 
     @property
     def tuples_a_second(self) -> float:
-        """Of both streams, in the measured part."""
+        """Of all streams, in the measured part."""
         return self.tuples / self.seconds
 
     @property
@@ -140,24 +170,42 @@ class _Clock:
 
 def streaming(flows: Sequence[Flow], scratch: str | None) -> Iterator[Streamed]:
     """Every flow in memory, then every flow on disk; both find the same."""
-    found: dict[Flow, int] = {}
+    in_memory: dict[Flow, Streamed] = {}
     for is_on_disk in (False, True):
         before: Streamed | None = None
-        stream_once(Flow(WARM_ROWS, WARM_ROWS), scratch, is_on_disk=is_on_disk)  # compiles
+        for streams in sorted({flow.streams for flow in flows}):
+            few = Flow(WARM_ROWS, WARM_ROWS, streams=streams)
+            stream_once(few, scratch, is_on_disk=is_on_disk)  # compiles
         for flow in flows:
             row = stream_once(flow, scratch, is_on_disk=is_on_disk)
-            if not row.is_cut and found.setdefault(flow, row.rows_out) != row.rows_out:
-                raise Disagreement(
-                    f"live streams, windows of {flow.window_rows:,}, seed {flow.seed}: "
-                    f"{found[flow]:,} rows in memory, {row.rows_out:,} on disk"
-                )
-            # The windows of a flow that was cut were never full, or not for long.
-            if before is not None and not (row.is_cut or before.is_cut):
-                sizes = (before.flow.window_rows, before.microseconds)
-                rate = a_doubling(sizes, (flow.window_rows, row.microseconds))
-                row = replace(row, per_doubling=rate)
+            row = _beside(in_memory.setdefault(flow, row), _grown(before, row))
             yield row
             before = row
+
+
+def _grown(before: Streamed | None, row: Streamed) -> Streamed:
+    """The row with what a doubling of the window has cost since the one before.
+
+    The windows of a flow that was cut were never full, or not for long.
+    """
+    if before is None or before.is_cut or row.is_cut or before.flow.streams != row.flow.streams:
+        return row
+    sizes = (before.flow.window_rows, before.microseconds)
+    rate = a_doubling(sizes, (row.flow.window_rows, row.microseconds))
+    return replace(row, per_doubling=rate)
+
+
+def _beside(memory: Streamed, row: Streamed) -> Streamed:
+    """The row with its rate as a share of that in memory."""
+    if not row.is_on_disk or memory.is_cut or row.is_cut:
+        return row
+    if memory.rows_out != row.rows_out:
+        flow = row.flow
+        raise Disagreement(
+            f"live streams, windows of {flow.window_rows:,}, seed {flow.seed}: "
+            f"{memory.rows_out:,} rows in memory, {row.rows_out:,} on disk"
+        )
+    return replace(row, of_memory=row.tuples_a_second / memory.tuples_a_second)
 
 
 def stream_once(flow: Flow, scratch: str | None, *, is_on_disk: bool) -> Streamed:
@@ -171,13 +219,13 @@ def stream_once(flow: Flow, scratch: str | None, *, is_on_disk: bool) -> Streame
     else:
         # A limit, not what is taken: with less, the join would look for pages to be safe.
         options = {"memory": max(16 * flow.window_bytes, 1 << 30)}
-    tables = [flow.table(side) for side in (0, 1)]
-    clock, report = _Clock(2), Report()
+    tables = [flow.table(side) for side in range(flow.streams)]
+    clock, report = _Clock(flow.streams), Report()
     streams = {
         name: matwin.stream(
             _batches(table, flow.window_rows, clock), order="sorted", schema=table.schema
         )
-        for name, table in zip("ab", tables, strict=True)
+        for name, table in zip(NAMES, tables, strict=False)
     }
     rows_out = drain(
         matwin.window_join(
