@@ -71,7 +71,7 @@ class Untouched(StreamsInMemory):
         for part, buffer, bound in zip(self._new, self._engine.buffers, bounds, strict=True):
             coming = part.bytes_from(bound) / max(part.held_bytes, 1)
             kept += int(coming * self._engine.weight(part.rows, part.size))
-            there = np.count_nonzero(buffer.times[buffer.oldest :] >= min(bound, INT64_MAX))
+            there = int(np.count_nonzero(buffer.times[buffer.oldest :] >= min(bound, INT64_MAX)))
             kept += buffer.held_bytes * there // max(buffer.rows, 1)
         return kept
 
