@@ -320,7 +320,8 @@ class Driver:
         """Whether so much has come, in no order, that many small sorts beat a large one; asked
         once."""
         is_much = self._divides_from is not None and engine.held_bytes > self._divides_from
-        if not is_much or self._is_live or not engine.is_untouched:
+        is_barred = self._is_live or choice.FORCED == "memory"
+        if not is_much or is_barred or not engine.is_untouched:
             return False
         if not cast(Divisible, self._joining).is_faster_in_parts:
             return False

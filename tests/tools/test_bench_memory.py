@@ -133,7 +133,7 @@ def test_a_wrong_choice_is_marked() -> None:
 
 
 def test_ways_quick(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(ways, "cases_of", lambda rows, seed: [replace(KEYED, seed=seed)])
+    monkeypatch.setattr(ways, "cases_of", lambda rows, seed: [(replace(KEYED, seed=seed), False)])
     assert run(ways, "--quick", "--repeat", "1", "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)
     counts = {one["rows_out"] for one in [row["auto"], *row["ways"].values()]}
