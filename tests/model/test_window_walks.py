@@ -69,6 +69,7 @@ WINDOWS: dict[int, Any] = {
 def asked_of(streams: int, kind: str, *, rows: int = 1200, is_float: bool = False) -> Asked:
     """Streams of as few tuples as a plain referee likes: hot keys are spread over more time."""
     span = {"even": 2, "text": 2, "two": 2}.get(kind, 20) * rows
+    span *= 8 if is_float else 1  # eighths
     tables = {
         name: table(seed, rows + 100 * seed, kind, span, is_float=is_float)
         for seed, name in enumerate("abcd"[:streams])
