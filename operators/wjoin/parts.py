@@ -191,6 +191,8 @@ class PagedPart:
             made = self._make_new()
             assert isinstance(made, SlabWindow)
             self._new = made
+        if self._new is self.window:
+            self.window.settle()  # before: it may join short runs to a longer one
         refs = [] if rows is None else self._new.add_run(self._blocks.on_page(rows))
         new = {ref.page_id for ref in refs}
         old = [ref for ref in self.window.pages() if ref.page_id not in new]
