@@ -122,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with signals:
             status = _guarded(words, signals)
     except KeyboardInterrupt:  # it came when all was done, before the handlers were gone
+        signals.__exit__(None, None, None)
         status = EXIT_INTERRUPTED
     _forget_unwritten()
     return signals.code or status

@@ -31,7 +31,13 @@ AGAIN_SECONDS = 0.05
 
 
 class Signals:
-    """The signals that came while a command ran; `is_gentle` lets the first only ask."""
+    """The signals that came while a command ran; `is_gentle` lets the first only ask.
+
+    Inside another one it takes over; what that one has raised and what was lost of it, it raises
+    once more.
+    """
+
+    _innermost: Signals | None = None
 
     def __init__(self, *, is_gentle: bool = False) -> None:
         self.number = 0
@@ -40,6 +46,7 @@ class Signals:
         self._is_held = False
         self._is_due = False
         self._before: dict[int, Any] = {}
+        self._outer: Signals | None = None
 
     @property
     def code(self) -> int:
@@ -53,6 +60,10 @@ class Signals:
                     self._before[number] = signal.signal(number, self._came)
             self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._again)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._lost
+        self._outer, Signals._innermost = Signals._innermost, self
+        if self._outer is not None and self._outer._is_due:
+            self.__exit__(None, None, None)
+            raise KeyboardInterrupt
         return self
 
     def __exit__(
@@ -63,6 +74,7 @@ class Signals:
     ) -> None:
         self._is_held = True  # nobody would catch it any more
         sys.unraisablehook = self._hook
+        Signals._innermost = self._outer
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -196,13 +196,24 @@ def test_a_signal_when_all_is_done_is_told_by_the_exit_code(
 ) -> None:
     class AtTheEnd(cli.Signals):
         def __exit__(self, *error: Any) -> None:
-            signal.raise_signal(signal.SIGHUP)
+            if not self.number:
+                signal.raise_signal(signal.SIGHUP)
             super().__exit__(*error)
 
     before = {number: signal.getsignal(number) for number in (*POLITE, signal.SIGALRM)}
     monkeypatch.setattr(cli, "Signals", AtTheEnd)
-    try:
-        assert cli.main(["--version"]) == 129
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    assert cli.main(["--version"]) == 129
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_a_signal_that_was_lost_before_another_took_over_is_raised_again() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with cli.Signals() as outer:
+        handler = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)  # and nobody who should hears of it
+        with pytest.raises(KeyboardInterrupt), cli.Signals(is_gentle=True):
+            pytest.fail("it was asked to end before it began")
+        assert signal.getsignal(signal.SIGTERM) == handler
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert outer.code == 143
