@@ -56,7 +56,7 @@ class GatheredPages:
 
     def state(self) -> State:
         """The windows in the store."""
-        return State((), [part.window.name for part in self._parts.values()])
+        return State((), sorted(part.window.name for part in self._parts.values()))
 
     def restore(self, state: State) -> None:
         """Open the same windows again."""
