@@ -39,8 +39,9 @@ from .options import Options
 from .paged import PagedDirection
 from .report import Report
 from .shares import OUTPUT_SHARE, STEP_SHARE
+from .side import SIDES
+from .state import Held, Kept, State, kept, popped, put_back
 
-SIDES = ("left", "right")
 SORTING_BYTES = 48
 """A row's order key, its place, and what sorting takes, where only arrays are sorted."""
 
@@ -53,6 +54,10 @@ class Windows(Protocol):
     output_bytes: int
     exceeds_offsets: bool
 
+    @property
+    def holders(self) -> Sequence[Held]: ...
+    @property
+    def names(self) -> Sequence[str]: ...
     def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None: ...
     def waiting(self, last: int) -> bool: ...
     def drop_base(self, below: int) -> None: ...
@@ -207,16 +212,32 @@ class Directions:
     # ── on to parts ──────────────────────────────────────────────────────────────────────────
 
     def rows_of(self, feed: int) -> list[pa.RecordBatch]:
-        """The rows of a feed, of which none has been judged yet."""
-        held: list[pa.RecordBatch] = self.directions[0].windows.batches(SIDES[feed])
-        return held
+        """The rows of a feed, of which none has been judged yet: those of one direction, because
+        all hold the same ones."""
+        return State(kept(self.directions[0].windows.holders)).rows_of(feed)
 
-    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows, of which none has been judged yet; they are forgotten here."""
+    def pour(self) -> Iterator[Kept]:
+        """The same of both feeds; they are forgotten here."""
         first, *others = [direction.windows for direction in self.directions]
-        for windows in others:  # they hold the same rows
+        for windows in others:
             windows.clear()
-        yield from first.popped()
+        yield from popped(first.holders)
+
+    # ── on to another engine ─────────────────────────────────────────────────────────────────
+
+    def state(self) -> State:
+        """Rows that wait and rows that they may meet, in memory or in a store's windows."""
+        names = [name for d in self.directions for name in d.windows.names]
+        return State(kept(self._holders), names, {"is_untouched": int(self.is_untouched)})
+
+    def restore(self, state: State) -> None:
+        """Go on with the rows of another; those in a store are there already."""
+        put_back(self._holders, state)
+        self.is_untouched = bool(state.marks["is_untouched"])
+
+    @property
+    def _holders(self) -> list[Held]:
+        return [held for d in self.directions for held in d.windows.holders]
 
     # ── on to pages ──────────────────────────────────────────────────────────────────────────
 

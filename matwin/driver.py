@@ -53,6 +53,7 @@ from .sampling import drawn
 from .shares import PORTION_SHARE, WALK_ROOM, ReadShare
 from .sizes import column_bytes
 from .sources import Source
+from .state import Kept
 from .streams import Stream
 from .watch import ProcessWatch
 from .ways import Ways, ways_of
@@ -341,8 +342,8 @@ class Driver:
         parts = Parts(joining, *ways.division, store, self._options, self._report)
         self._memory, self._engine, self._pages_share = None, parts, WALK_ROOM
         self._report.decide(f"parts: {why}; {ways['parts'].why}")
-        for feed, batch in _poured(engine, store.pool):
-            parts.gather(feed, batch)
+        for feed, _, rows in _poured(engine, store.pool):
+            parts.gather(feed, rows)
         pa.default_memory_pool().release_unused()
         return True
 
@@ -425,15 +426,15 @@ class Driver:
                 self._options.progress(self._report)
 
 
-def _poured(engine: MemoryEngine, pool: BufferPool) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _poured(engine: MemoryEngine, pool: BufferPool) -> Iterator[Kept]:
     """An engine's rows; those that it still holds count against the pool's budget."""
     held = engine.held_bytes
     pool.take(held)
     try:
-        for feed, batch in engine.pour():
+        for kept in engine.pour():
             left = engine.held_bytes
             pool.give_back(held - left)
             held = left
-            yield feed, batch
+            yield kept
     finally:
         pool.give_back(held)

@@ -5,8 +5,9 @@
     frontiers ────────▶ advance ┘
 
 An *engine* is one way of holding a join's rows: in memory, on pages, in parts.  It knows nothing of
-sources, of other engines or of when to step.  A *joining* makes the engines of one join; one that
-begins in memory may be *divisible*, too.
+sources, of other engines or of when to step.  What it holds between two steps is its *state*, with
+which another one goes on after it.  A *joining* makes the engines of one join; one that begins in
+memory may be *divisible*, too.
 
 Invariants: what `take` and `advance` yield is handed over exactly once; `needed_bytes` bounds what
 the rows take and what the next step takes on top of them; after `advance` with every frontier at
@@ -27,6 +28,7 @@ from .cutting import Cutting
 from .feed import Portion
 from .need import Need
 from .side import Side
+from .state import Kept, State
 
 
 class Engine(Protocol):
@@ -55,7 +57,27 @@ class Engine(Protocol):
         """Results that are final by these frontiers; what nobody can need any more is dropped."""
 
 
-class MemoryEngine(Engine, Protocol):
+class Restorable(Engine, Protocol):
+    """An engine that another one can go on for: every one but `Parts`, which only gathers finite
+    inputs and writes them where no commit keeps them.
+
+    A state is plain data, so that it can be written with a commit: Arrow batches with a feed's
+    number and a role, names of windows in a store, and whole numbers with a name.
+    """
+
+    def state(self) -> State:
+        """Everything that it holds, between two steps: when all results of the last call are
+        handed over.  Nothing is forgotten, and no rows are copied."""
+
+    def restore(self, state: State) -> None:
+        """Go on where another engine of the same joining was; this one has no rows yet.
+
+        One on pages is made with the store that was committed with the state: the rows of its
+        windows are there when these are opened.
+        """
+
+
+class MemoryEngine(Restorable, Protocol):
     """An engine whose rows are in memory, and can go elsewhere."""
 
     @property
@@ -75,10 +97,10 @@ class MemoryEngine(Engine, Protocol):
         """What is counted against the budget at a step."""
 
     def rows_of(self, feed: int) -> list[pa.RecordBatch]:
-        """The rows of a feed, while they are untouched."""
+        """The rows of a feed, each once, while they are untouched."""
 
-    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows with the number of their feed, while they are untouched; they are forgotten."""
+    def pour(self) -> Iterator[Kept]:
+        """The same of all feeds; they are forgotten as they are handed out."""
 
     @property
     def exceeds_offsets(self) -> bool:

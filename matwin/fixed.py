@@ -36,7 +36,6 @@ from matwin.storage.store import Store
 from matwin.storage.units import Counts, Tolerance, format_size, shown
 
 from .bestmatch import bestmatch_join
-from .directions import SIDES
 from .driver import Driver
 from .engine import Moved
 from .feed import Portion
@@ -49,8 +48,9 @@ from .options import Options, options_of
 from .question import Question
 from .report import Report
 from .shares import HALF
-from .side import Side
+from .side import SIDES, Side
 from .sources import check_trace, two_sources
+from .state import State
 
 EVALUATED_AT = "evaluated_at"
 PAGE_MIN = 1 << 12
@@ -261,6 +261,15 @@ class FixedWindows:
             rows = [self._rows(feed, at) for feed in range(len(self._sides))]
             yield from self._evaluation.results(at, rows, self._store.pool.counters)
         self._drop_before(self._clock.oldest(max(self._complete, self._due)))
+
+    def state(self) -> State:
+        """How far it has come; the rows are in the store."""
+        names = [window.name for window in self.windows]
+        return State((), names, {"complete": self._complete, "due": self._due})
+
+    def restore(self, state: State) -> None:
+        """Go on as far as another has come, with the rows of the store."""
+        self._complete, self._due = state.marks["complete"], state.marks["due"]
 
     def _next_time(self) -> int:
         """The first time at which rows have come and that is due."""

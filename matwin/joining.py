@@ -22,7 +22,7 @@ from matwin.storage.store import Store
 from matwin.storage.units import Counts
 
 from .cutting import Cutting, cutting_of
-from .directions import SIDES, Direction, Directions, Means
+from .directions import Direction, Directions, Means
 from .driver import Driver
 from .engine import Moved
 from .finality import Finality, check_streamable
@@ -34,7 +34,7 @@ from .output import BATCH_ROWS, Output
 from .question import Question
 from .report import Report, SideReport
 from .shares import OUTPUT_SHARE
-from .side import Side, own_rows
+from .side import SIDES, Side, own_rows
 from .sizes import bytes_at, cuts
 from .sources import Source, check_trace
 from .streams import Stream

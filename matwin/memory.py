@@ -14,7 +14,7 @@ them takes on top.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -30,7 +30,9 @@ from .finality import Finality
 from .judge import Judge, Offsets, nobody
 from .matched import Finish, Matched, Result, unmatched_rows
 from .output import BATCH_ROWS
+from .side import SIDES, Side
 from .sizes import batch_bytes, column_bytes
+from .state import Held
 
 FEW_PAIRS = 400_000
 WIDE_BYTES = 1 << 16
@@ -40,6 +42,7 @@ MANY_PAIRS = 1 << 14
 """What a pair takes beside its output row: row numbers, keys."""
 EVERY = (INT64_MIN, INT64_MAX)
 PIECE_ROWS_MIN, PIECE_ROWS_MAX = 1 << 12, 1 << 17
+PROBE, BASE = "probe", "base"
 
 
 @dataclass(slots=True)
@@ -74,8 +77,8 @@ class Portion:
 class Rows:
     """Rows of one side in portions, which are joined as they grow."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, side: Side) -> None:
+        self._side = side
         self.portions: list[Portion] = []
         self.rows = 0
         self.size = 0
@@ -121,7 +124,7 @@ class Rows:
         return rows if len(parts) < 2 else rows.take(pa.array(back))
 
     def _empty_batch(self) -> pa.RecordBatch:
-        return _empty(self._schema)
+        return _empty(self._side.stored)
 
     def has_upto(self, last: int) -> bool:
         """Whether a row's key is at most `last`."""
@@ -133,7 +136,7 @@ class Rows:
 
     def upto(self, last: int) -> Rows:
         """Take out the rows whose key is at most `last`."""
-        out = Rows(self._schema)
+        out = Rows(self._side)
         portions, self.portions, self.rows, self.size = self.portions, [], 0, 0
         for portion in portions:
             if portion.low > last:
@@ -160,6 +163,20 @@ class Rows:
     def pop(self) -> Portion:
         """Take out the first portion."""
         return self._pop(0)
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows."""
+        return [portion.batch for portion in self.portions]
+
+    def popped(self) -> Iterator[pa.RecordBatch]:
+        """All rows, forgotten as they are handed out."""
+        while self.portions:
+            yield self.pop().batch
+
+    def put_back(self, rows: pa.RecordBatch) -> None:
+        """Take a portion of before, as it was."""
+        keys = self._side.order_keys(rows)
+        self._put(Portion.of(rows, keys, batch_bytes(rows) + keys.nbytes))
 
     def _pop(self, number: int) -> Portion:
         portion = self.portions.pop(number)
@@ -232,10 +249,16 @@ class MemoryDirection:
         """Whether a side has more bytes than a column's 32-bit offsets can tell."""
         return max(self.probe.size, self.base.size) > OFFSETS_MAX
 
-    def batches(self, side: str) -> list[pa.RecordBatch]:
-        """The rows of a side."""
-        rows = self.probe if side == self.judge.probe_name else self.base
-        return [portion.batch for portion in rows.portions]
+    names: Sequence[str] = ()  # in no store
+
+    @property
+    def holders(self) -> list[Held]:
+        """Its rows: a side is the probe of one direction only, and the base of one."""
+        judge = self.judge
+        return [
+            Held(SIDES.index(judge.probe_name), PROBE, self.probe),
+            Held(SIDES.index(judge.base_name), BASE, self.base),
+        ]
 
     def append(self, side: str, rows: pa.RecordBatch, keys: Int64s, size: int) -> None:
         """Take rows of a side."""
@@ -243,15 +266,7 @@ class MemoryDirection:
 
     def clear(self) -> None:
         """Forget all rows."""
-        self.probe = Rows(self.judge.probe.side.stored)
-        self.base = Rows(self.judge.base.side.stored)
-
-    def popped(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows with the number of their side; they are forgotten as they are handed out."""
-        is_left = self.judge.probe_name == "left"
-        for rows, side in ((self.probe, 0 if is_left else 1), (self.base, 1 if is_left else 0)):
-            while rows.portions:
-                yield side, rows.pop().batch
+        self.probe, self.base = Rows(self.judge.probe.side), Rows(self.judge.base.side)
 
     def waiting(self, last: int) -> bool:
         """Whether some probe row could be judged."""

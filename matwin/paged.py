@@ -45,6 +45,7 @@ from .paging import Shares, planned
 from .report import Report
 from .shares import MATCH_SHARE
 from .sizes import cuts
+from .state import Held
 
 ROW_BITS = 32
 _Task = tuple[int, int, int]  # a probe page, and which of its rows
@@ -86,10 +87,16 @@ class PagedDirection:
 
     held_bytes = judge_bytes = output_bytes = 0  # a store counts its own
     exceeds_offsets = False
+    holders: Sequence[Held] = ()  # all rows are on pages
 
     def kept_share(self, last: int, below: int) -> float:
         """Pages make room by themselves."""
         return 1.0
+
+    @property
+    def names(self) -> list[str]:
+        """The windows in the store."""
+        return [window.name for window in self._windows.values()]
 
     @property
     def probe(self) -> Window:

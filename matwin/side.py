@@ -33,6 +33,7 @@ from matwin.storage.units import Counts
 from .attributes import Attribute
 from .question import Question
 
+SIDES = ("left", "right")
 ROW = "matwin row"
 NOTES = "matwin notes"
 ONE = "matwin one"

@@ -17,6 +17,7 @@ are left.  Places in a buffer change only then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -288,14 +289,29 @@ class Buffer:
             rest = self._portions[0].slice(gone)
             self._portions[0] = rest.take(pa.array(np.arange(rest.num_rows)))
 
-    def pour(self) -> list[pa.RecordBatch]:
-        """All rows of the window, which is empty afterwards."""
-        if self._places is not None:
-            self._sort_rows()
-        self._cut(self.oldest)
-        portions, self._portions, self._gather = self._portions, [], None
-        self.oldest = self.limit = self.size = 0
-        return portions
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, in order of arrival.  Where that is not the order of time, dropped ones may be
+        among them: nobody can meet these, and to leave them out would be to copy the others."""
+        gone = self.oldest
+        if self._places is not None and self.rows:
+            gone = int(self._places[self.oldest : self.limit].min())
+        found = []
+        for portion in self._portions:
+            if gone < portion.num_rows:
+                found.append(portion.slice(gone))
+            gone = max(gone - portion.num_rows, 0)
+        return found
+
+    def popped(self) -> Iterator[pa.RecordBatch]:
+        """All rows, forgotten as they are handed out."""
+        batches, self._portions, self._gather = self.batches(), [], None
+        self._places, self.oldest, self.limit, self.size = None, 0, 0, 0
+        while batches:
+            yield batches.pop(0)
+
+    def put_back(self, rows: pa.RecordBatch) -> None:
+        """Take rows of a buffer like this one."""
+        self.append(self._blocks.of(rows), batch_bytes(rows))
 
 
 def _roomier(numbers: Int64s | None, room: int) -> Int64s | None:

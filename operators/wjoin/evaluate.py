@@ -24,7 +24,6 @@ come can meet it (`needed.needed_from`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ import pyarrow as pa
 from matwin.feed import Portion
 from matwin.finality import DONE
 from matwin.sizes import batch_bytes
+from matwin.state import Held
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 
 from .block import Blocks
@@ -42,7 +42,8 @@ from .output import Output
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BackwardReach, ForwardReach
-from .streams import StreamsInMemory
+from .streams import OLD, WAITING, StreamsInMemory, in_role
+from .waiting import Waiting
 
 
 class Backward(StreamsInMemory):
@@ -102,19 +103,10 @@ class Backward(StreamsInMemory):
             buffer.drop_below(bound)
         return iter(())
 
-    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows, stream by stream; none of them is new."""
-        for number, buffer in enumerate(self.buffers):
-            yield number, False, buffer.pour()
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Rows that are not final yet, the earliest of their times, and their bytes."""
-
-    rows: pa.RecordBatch
-    lowest: int
-    size: int
+    @property
+    def holders(self) -> list[Held]:
+        """The windows; rows are joined as they come."""
+        return in_role(OLD, self.buffers)
 
 
 class Forward(StreamsInMemory):
@@ -134,7 +126,7 @@ class Forward(StreamsInMemory):
         self._is_hash = is_hash
         self._upper = question.constraints.bounds(bounds)
         self.buffers = [Buffer(b, by_time=True, is_linked=is_hash) for b in blocks]
-        self.waiting: list[list[Waiting]] = [[] for _ in blocks]
+        self.waiting = [Waiting(b.side) for b in blocks]
         self._pipelines = [
             Pipeline(question, root, bounds=bounds, is_forward=True)
             for root in range(len(question.names))
@@ -143,7 +135,7 @@ class Forward(StreamsInMemory):
     @property
     def held_bytes(self) -> int:
         """What the windows take, and rows that wait."""
-        waiting = sum(portion.size for portions in self.waiting for portion in portions)
+        waiting = sum(rows.size for rows in self.waiting)
         return sum(buffer.held_bytes for buffer in self.buffers) + waiting
 
     @property
@@ -154,33 +146,17 @@ class Forward(StreamsInMemory):
     @property
     def needed_bytes(self) -> int:
         """What the windows take, and rows that wait, with what they will take in their window."""
-        waiting: int = sum(
-            2 * portion.size + portion.rows.num_rows * buffer.row_bytes
+        waiting = sum(
+            2 * rows.size + rows.rows * buffer.row_bytes
             for buffer, rows in zip(self.buffers, self.waiting, strict=True)
-            for portion in rows
         )
         growing = _growing_bytes(self.buffers)
         return self.held_bytes + waiting + growing + self._output.share_bytes
 
     def take(self, stream: int, portion: Portion) -> Iterator[pa.RecordBatch]:
         """Rows wait until they are final."""
-        self._wait(stream, portion.rows, portion.size)
+        self.waiting[stream].append(portion.rows, portion.size)
         return iter(())
-
-    def _wait(self, stream: int, rows: pa.RecordBatch, size: int) -> None:
-        """Portions of like size become one: n rows that come singly are copied log n times."""
-        if rows.num_rows == 0:
-            return
-        waiting = self.waiting[stream]
-        parts, count = [rows], rows.num_rows
-        while waiting and waiting[-1].rows.num_rows <= 2 * count:
-            last = waiting.pop()
-            parts.append(last.rows)
-            count += last.rows.num_rows
-            size += last.size
-        rows = pa.concat_batches(parts[::-1]) if len(parts) > 1 else rows
-        times = self._blocks[stream].side.order_keys(rows)
-        waiting.append(Waiting(rows, int(times.min()), size))
 
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Join all rows that are final, in order of time; then drop what no later row can meet."""
@@ -193,7 +169,7 @@ class Forward(StreamsInMemory):
             if self.buffers[stream].limit > first and all(b.rows for b in self.buffers):
                 yield from self._found(stream, first)
         # Rows that wait are still to come.
-        lowest = [upto if f != DONE or w else DONE
+        lowest = [upto if f != DONE or w.rows else DONE
                   for f, w in zip(frontiers, self.waiting, strict=True)]  # fmt: skip
         needed = needed_from(lowest, self._upper, is_float=self._question.is_float)
         for buffer, bound in zip(self.buffers, needed, strict=True):
@@ -201,10 +177,10 @@ class Forward(StreamsInMemory):
 
     def _admit(self, stream: int, upto: int) -> None:
         """Move the rows below `upto` to their window, by time."""
-        if all(portion.lowest >= upto for portion in self.waiting[stream]):
+        waiting = self.waiting[stream]
+        if not waiting.has_below(upto):
             return
-        waiting, self.waiting[stream] = self.waiting[stream], []
-        rows = pa.concat_batches([portion.rows for portion in waiting])
+        rows = pa.concat_batches(waiting.popped())
         times = self._blocks[stream].side.order_keys(rows)
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
@@ -212,7 +188,7 @@ class Forward(StreamsInMemory):
         final = len(times) if upto > INT64_MAX else int(np.searchsorted(times, upto))
         ready, rest = rows.slice(0, final), rows.slice(final)
         self.buffers[stream].append(self._blocks[stream].of(ready), batch_bytes(ready))
-        self._wait(stream, rest, batch_bytes(rest))
+        waiting.append(rest, batch_bytes(rest))
 
     def _found(self, stream: int, first: int) -> Iterator[pa.RecordBatch]:
         """The tuples whose latest row is one of a stream's new ones."""
@@ -249,13 +225,10 @@ class Forward(StreamsInMemory):
         expand.places(lows, times, buffer.times[start:], is_inclusive, begins, ends)
         return begins + start, ends + start
 
-    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows: those that are joined, then those that waited, which are new."""
-        for number, buffer in enumerate(self.buffers):
-            yield number, False, buffer.pour()
-        for number, waiting in enumerate(self.waiting):
-            self.waiting[number] = []
-            yield number, True, [portion.rows for portion in waiting]
+    @property
+    def holders(self) -> list[Held]:
+        """The windows, and what is not final yet."""
+        return [*in_role(OLD, self.buffers), *in_role(WAITING, self.waiting)]
 
 
 def _growing_bytes(buffers: Sequence[Buffer]) -> int:

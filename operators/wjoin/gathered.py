@@ -5,11 +5,13 @@ end, when every page is read about once.  Steps would read the windows again and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import pyarrow as pa
 
 from matwin.feed import Portion
 from matwin.finality import DONE
+from matwin.state import State
 from matwin.storage.store import Store
 
 from .block import Blocks
@@ -52,14 +54,27 @@ class GatheredPages:
         """Rows whose tuples with one another have been found."""
         self._part(stream, is_new=False).append(rows)
 
+    def state(self) -> State:
+        """The windows in the store."""
+        return State((), sorted(part.window.name for part in self._parts.values()))
+
+    def restore(self, state: State) -> None:
+        """Open the same windows again."""
+        for stream, is_new in product(range(len(self._blocks)), (False, True)):
+            if self._name(stream, is_new=is_new) in state.windows:
+                self._part(stream, is_new=is_new)
+
     def _part(self, stream: int, *, is_new: bool) -> PagedPart:
         """The part, made when it is first needed: windows share what sorting may take."""
         if (stream, is_new) not in self._parts:
-            name = self._step.question.names[stream] + ("" if is_new else " before")
             self._parts[stream, is_new] = PagedPart(
-                self._blocks[stream], self._store, name, materialize=self._form, arrival="unsorted"
-            )
+                self._blocks[stream], self._store, self._name(stream, is_new=is_new),
+                materialize=self._form, arrival="unsorted",
+            )  # fmt: skip
         return self._parts[stream, is_new]
+
+    def _name(self, stream: int, *, is_new: bool) -> str:
+        return self._step.question.names[stream] + ("" if is_new else " before")
 
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """All tuples with a new row, at the end."""

@@ -38,7 +38,7 @@ from .output import Output
 from .paged import LivePages
 from .question import WindowQuestion
 from .slabs import Slabs
-from .streams import StreamsInMemory, weight_in_memory
+from .streams import OLD, StreamsInMemory, weight_in_memory
 from .untouched import Untouched
 from .walked import Step
 
@@ -118,15 +118,14 @@ class WindowJoining:
     ) -> Iterator[pa.RecordBatch]:
         """Move the rows; those that have waited may be too many for one step."""
         nothing_known = [INT64_MIN] * len(self.sides)  # rows that wait are still to come
-        for number, is_new, batches in engine.poured():
-            while batches:
-                for part in self._parts_of(batches.pop(0)):
-                    if not is_new:
-                        paged.take_old(number, part)
-                        continue
-                    paged.take_new(number, part, part.nbytes)
-                    if paged.step_bytes is not None:
-                        yield from paged.advance(nothing_known)
+        for stream, role, rows in engine.pour():
+            for part in self._parts_of(rows):
+                if role == OLD:
+                    paged.take_old(stream, part)
+                    continue
+                paged.take_new(stream, part, part.nbytes)
+                if paged.step_bytes is not None:
+                    yield from paged.advance(nothing_known)
 
     def _parts_of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """A batch in parts that take a sixteenth of the budget."""

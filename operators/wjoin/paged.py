@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from matwin.feed import Portion
 from matwin.shares import STEP_SHARE
+from matwin.state import State, kept, put_back
 from matwin.storage.store import Store
 
 from .block import Blocks
 from .needed import needed_from
 from .parts import Gathering, MemoryPart, PagedPart
-from .streams import weight_in_memory
+from .streams import NEW, in_role, weight_in_memory
 from .walked import Step
 
 
@@ -69,6 +70,16 @@ class LivePages:
             for window in self._windows:
                 window.window.settle()
         self._new[stream].append(rows, size)
+        self._gathering.count()
+
+    def state(self) -> State:
+        """Rows that gather, and the windows in the store."""
+        names = [part.window.name for part in self._windows]
+        return State(kept(in_role(NEW, self._new)), names)
+
+    def restore(self, state: State) -> None:
+        """Gather the same rows; those in the store are there already."""
+        put_back(in_role(NEW, self._new), state)
         self._gathering.count()
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:

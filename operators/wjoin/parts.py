@@ -52,10 +52,18 @@ class MemoryPart:
             self.rows += rows.num_rows
             self.size += size
 
-    @property
     def batches(self) -> list[pa.RecordBatch]:
         """The rows as they came, or sorted."""
         return list(self._batches)
+
+    def popped(self) -> Iterator[pa.RecordBatch]:
+        """All rows, forgotten as they are handed out."""
+        while self.rows:
+            yield self.pop()
+
+    def put_back(self, rows: pa.RecordBatch) -> None:
+        """Take rows of a part like this one."""
+        self.append(rows, batch_bytes(rows))
 
     def refs(self) -> list[InMemory]:
         """The block of all rows, where there are any."""
@@ -104,11 +112,9 @@ class MemoryPart:
         self._block = None
         return batch
 
-    def clear(self) -> list[pa.RecordBatch]:
-        """Take out all rows."""
-        batches = self._batches
+    def clear(self) -> None:
+        """Forget all rows."""
         self._batches, self._block, self.rows, self.size = [], None, 0, 0
-        return batches
 
     def drop_below(self, bound: int) -> None:
         """Forget rows whose time is below `bound`."""

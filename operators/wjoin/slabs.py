@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from matwin.feed import Portion
 from matwin.report import Report
+from matwin.state import Held
 from matwin.storage.columns import INT64_MIN
 
 from .block import BYTES_PER_ROW, Blocks
@@ -35,7 +36,7 @@ from .parts import SORTING_BYTES, MemoryPart, needed_bytes
 from .pipeline import Pipeline, Reach
 from .question import WindowQuestion
 from .reaches import BlockRef, MergeReach
-from .streams import StreamsInMemory
+from .streams import NEW, OLD, StreamsInMemory, in_role
 
 STRETCH_MIN, STRETCH_MAX = 1 << 10, 1 << 17
 Refs = Sequence[Sequence[BlockRef]]
@@ -119,21 +120,10 @@ class Slabs(StreamsInMemory):
         """Whether no rows have been joined yet."""
         return not any(part.rows for part in self.old)
 
-    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
-        """The rows of a stream that have not been joined yet."""
-        return self.new[feed].batches
-
-    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows that have not been joined yet; they are forgotten here."""
-        for number, part in enumerate(self.new):
-            while part.rows:
-                yield number, part.pop()
-
-    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows, old ones first: the stream's number, whether they are new, and batches."""
-        for is_new, parts in ((False, self.old), (True, self.new)):
-            for number, part in enumerate(parts):
-                yield number, is_new, part.clear()
+    @property
+    def holders(self) -> list[Held]:
+        """Old and new rows."""
+        return [*in_role(OLD, self.old), *in_role(NEW, self.new)]
 
 
 def is_known(frontiers: Sequence[int]) -> bool:

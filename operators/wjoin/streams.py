@@ -1,4 +1,10 @@
-"""What engines of window joins have in common: what a portion weighs, and where rows go."""
+"""What engines of window joins have in common: what a portion weighs, where rows are and go.
+
+role      rows
+old       have met each other, and wait for what comes
+waiting   are not final yet: they have met nobody
+new       came after the last step: they have met nobody
+"""
 
 from __future__ import annotations
 
@@ -8,11 +14,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from matwin.feed import Portion
+from matwin.state import Held, Holder, Kept, State, kept, popped, put_back
 
 from .block import BYTES_PER_ROW
 
-Poured = tuple[int, bool, list[pa.RecordBatch]]
-"""A stream's number, whether its rows are still to be joined, and batches of them."""
+OLD, WAITING, NEW = "old", "waiting", "new"
 
 
 def weight_in_memory(rows: int, size: int) -> int:
@@ -48,13 +54,26 @@ class StreamsInMemory(ABC):
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """What is final by these frontiers; what nobody can need any more is dropped."""
 
-    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
-        """The rows of a stream that have not been joined yet."""
-        return []
+    @property
+    @abstractmethod
+    def holders(self) -> list[Held]:
+        """Where the rows are, those that have met each other first."""
 
-    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows that have not been joined yet; they are forgotten here."""
-        return iter(())
+    def state(self) -> State:
+        """All rows: nothing else is kept between two steps."""
+        return State(kept(self.holders))
+
+    def restore(self, state: State) -> None:
+        """Take the rows of another engine."""
+        put_back(self.holders, state)
+
+    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
+        """The rows of a stream."""
+        return self.state().rows_of(feed)
+
+    def pour(self) -> Iterator[Kept]:
+        """All rows, those that have met each other first; they are forgotten here."""
+        return popped(self.holders)
 
     @property
     @abstractmethod
@@ -74,6 +93,7 @@ class StreamsInMemory(ABC):
         """What would be needed after a step: as much as now, where every portion is a step."""
         return self.needed_bytes
 
-    @abstractmethod
-    def poured(self) -> Iterator[Poured]:
-        """All rows, those that have met each other first; they are forgotten here."""
+
+def in_role(role: str, holders: Sequence[Holder]) -> list[Held]:
+    """The holders of all streams in a role."""
+    return [Held(stream, role, holder) for stream, holder in enumerate(holders)]

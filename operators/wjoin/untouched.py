@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from matwin.feed import Portion
 from matwin.sizes import batch_bytes
+from matwin.state import Held
 from matwin.storage.columns import INT64_MAX
 
 from .block import Blocks
@@ -22,7 +23,7 @@ from .evaluate import Backward, Forward
 from .needed import needed_from
 from .parts import MemoryPart
 from .slabs import is_known
-from .streams import StreamsInMemory
+from .streams import NEW, StreamsInMemory, in_role
 
 
 class Untouched(StreamsInMemory):
@@ -39,12 +40,11 @@ class Untouched(StreamsInMemory):
         self._is_float = is_float
         self.copies = engine.copies
         self._new = [MemoryPart(b) for b in blocks]
-        self._is_untouched = True
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the engine has got no rows yet."""
-        return self._is_untouched
+        """Whether the engine has no rows."""
+        return not any(held.holder.batches() for held in self._engine.holders)
 
     @property
     def held_bytes(self) -> int:
@@ -86,7 +86,6 @@ class Untouched(StreamsInMemory):
             return
         for stream, part in enumerate(self._new):
             while part.rows:
-                self._is_untouched = False
                 yield from self._engine.take(stream, self._portion(stream, part.pop()))
         yield from self._engine.advance(frontiers)
 
@@ -98,18 +97,7 @@ class Untouched(StreamsInMemory):
         """What a portion takes once the engine has got it."""
         return self._engine.weight(rows, size)
 
-    def rows_of(self, feed: int) -> list[pa.RecordBatch]:
-        """The rows of a stream that have not been joined yet."""
-        return self._new[feed].batches
-
-    def pour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows that have not been joined yet; they are forgotten here."""
-        for number, part in enumerate(self._new):
-            while part.rows:
-                yield number, part.pop()
-
-    def poured(self) -> Iterator[tuple[int, bool, list[pa.RecordBatch]]]:
-        """All rows, those that the engine has first."""
-        yield from self._engine.poured()
-        for number, part in enumerate(self._new):
-            yield number, True, part.clear()
+    @property
+    def holders(self) -> list[Held]:
+        """What the engine has, and what it has not got yet."""
+        return [*self._engine.holders, *in_role(NEW, self._new)]
