@@ -12,12 +12,13 @@ rest for partial results: it fits wherever a page fits a few times.
 
 Bestmatch: a schedule that finishes one probe page before the next keeps one page of partial results
 open; any other keeps as many as it leaves unfinished.  `auto` takes the schedule that reads least
-unless what it keeps open, reckoned at `PARTIAL_RATIO` pairs a row, exceeds the share: then gallop.
+unless what it keeps open, reckoned at `PARTIAL_RATIO` pairs a row, exceeds the share: then crabstep
+if that fits, else gallop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,17 +122,28 @@ def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedu
     gallop = plan(reach, frames=shares.frames, mode="gallop")
     if gallop.page_reads <= gallop.pages_needed:
         return replace(gallop, reason="gallop reads every page once and finishes a page at a time")
-    best = plan(reach, frames=shares.frames, mode="auto")
-    if best.mode == "gallop":
-        return best
-    kept = open_pages(best) * shares.partial_page_bytes
-    share = (
-        f"{format_size(kept)} of partial results, the share is {format_size(shares.partial_bytes)}"
-    )
-    if kept > shares.partial_bytes:
+    refused = []
+    for best in _by_reads(reach, shares.frames, gallop):
+        kept = open_pages(best) * shares.partial_page_bytes
+        share = f"about {format_size(kept)} of partial results, the share is "
+        share += format_size(shares.partial_bytes)
+        if kept <= shares.partial_bytes:
+            found = f"{best.reason or f'{best.mode} reads {best.page_reads} pages'}; it keeps"
+            return replace(best, reason="; ".join([*refused, f"{found} {share}"]))
         reads = f"{best.mode} would read {best.page_reads} instead of {gallop.page_reads} pages"
-        return replace(gallop, reason=f"{reads} but keep about {share}")
-    return replace(best, reason=f"{best.reason}; it keeps about {share}")
+        refused.append(f"{reads} but keep {share}")
+    return replace(gallop, reason="; ".join(refused)) if refused else gallop
+
+
+def _by_reads(reach: Reach, frames: int, gallop: Schedule) -> Iterator[Schedule]:
+    """Schedules that read fewer pages than gallop, those that read least first.  Crabstep reads
+    more than lookahead mostly, and keeps less open."""
+    best = plan(reach, frames=frames, mode="auto")
+    if best.mode == "lookahead":
+        yield best
+        best = plan(reach, frames=frames, mode="crabstep")
+    if best.page_reads < gallop.page_reads:
+        yield best
 
 
 def open_pages(schedule: Schedule) -> int:

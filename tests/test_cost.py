@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from matwin.cost import Estimate, Work, cheapest, estimates
+from matwin.paging import Shares, open_pages, planned
+from matwin.scheduler import Reach
 from matwin.scheduler.division import Plan, Sample, expected
 from matwin.scheduler.layout import ANCHOR, Halo, Layout
 
@@ -54,3 +56,17 @@ def test_small_pages_cost(budget: int = 10 * MIB) -> None:
     """The same division costs more in a smaller budget: rows come to their parts in more pieces."""
     few, many = (found(size, plan(100, 0.1))[2].seconds for size in (budget, budget // 8))
     assert many > 1.5 * few
+
+
+@pytest.mark.parametrize(
+    ("room", "mode", "reads"),
+    [(12, "gallop", 8668), (24, "crabstep", 1514), (200, "lookahead", 1157)],
+)
+def test_schedules_by_what_they_may_keep_open(room: int, mode: str, reads: int) -> None:
+    """Windows of 21 pages in 12 frames, and room for the partial results of so many pages."""
+    pages = 400
+    band = Reach.of([(max(i - 10, 0), min(i + 11, pages)) for i in range(pages)])
+    shares = Shares(12, partial_bytes=room, reserved_bytes=0, capacity=1, partial_page_bytes=1)
+    schedule = planned(band, shares, "auto", is_best=True)
+    assert (schedule.mode, schedule.page_reads) == (mode, reads)
+    assert open_pages(schedule) <= room
