@@ -122,7 +122,7 @@ def planned(reach: Reach, shares: Shares, mode: str, *, is_best: bool) -> Schedu
     gallop = plan(reach, frames=shares.frames, mode="gallop")
     if gallop.page_reads <= gallop.pages_needed:
         return replace(gallop, reason="gallop reads every page once and finishes a page at a time")
-    refused = []
+    refused: list[str] = []
     for best in _by_reads(reach, shares.frames, gallop):
         kept = open_pages(best) * shares.partial_page_bytes
         share = f"about {format_size(kept)} of partial results, the share is "
