@@ -83,6 +83,7 @@ class BufferPool:
         self._trace = trace or NoTrace()
         self._frames: dict[PageId, Frame] = {}
         self._kinds: dict[int, Kind] = {}
+        self._aside: set[int] = set()
         self._numbers_free: list[int] = []
         self._numbers_used = 0
         self._frame_bytes = 0
@@ -102,11 +103,16 @@ class BufferPool:
     def unregister(self, window: int) -> None:
         """Forget a window that has no pages any more."""
         self._kinds.pop(window, None)
+        self._aside.discard(window)
+
+    def set_aside(self, window: int) -> None:
+        """A window that sorts nothing needs no share of what sorting may take."""
+        self._aside.add(window)
 
     @property
     def windows(self) -> int:
         """How many windows share the budget."""
-        return len(self._kinds)
+        return len(self._kinds) - len(self._aside)
 
     def name_of(self, window: int) -> str:
         """A window's name in traces."""

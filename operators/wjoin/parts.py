@@ -196,7 +196,7 @@ class PagedPart:
         if self._new is None:
             made = self._make_new()
             assert isinstance(made, SlabWindow)
-            self._new = made
+            self._new = made.only_runs()
         if self._new is self.window:
             self.window.settle()  # before: it may join short runs to a longer one
         refs = [] if rows is None else self._new.add_run(self._blocks.on_page(rows))

@@ -50,6 +50,12 @@ class SlabWindow(Window):
         self._tail.clear()
 
     @in_turn
+    def only_runs(self) -> SlabWindow:
+        """All rows will come as runs: it needs no room for sorting."""
+        self._pool.set_aside(self._window)
+        return self
+
+    @in_turn
     def add_run(self, rows: pa.RecordBatch) -> list[PageRef]:
         """Take rows as a run of their own, all of them or none, and say which pages they are.
 
