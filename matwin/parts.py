@@ -236,6 +236,8 @@ class Parts:
                 del batches
                 yield from engine.take(feed, portion_of(self._cutting, feed, rows))
         yield from engine.advance([DONE] * len(self._lanes))
+        del engine
+        pa.default_memory_pool().release_unused()  # Arrow would keep what the part took
 
     def _in_turns(self, parts: Iterable[Iterator[Any]]) -> Iterator[Any]:
         """Results of several parts at a time, one of each in turn."""
