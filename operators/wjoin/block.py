@@ -102,6 +102,12 @@ class Blocks:
             return Block(rows, times, self.codes(rows), None)
         return Block(rows, times, order_key(rows.column(KEY)), order_key(rows.column(SECOND)))
 
+    def sorted_page(self, rows: pa.RecordBatch) -> Block:
+        """The block of rows of several pages, in order of key and time."""
+        block = self.of_page(rows)
+        order = sort_order([block.keys, block.times])
+        return block if order is None else self.of_page(rows.take(pa.array(order)))
+
     @property
     def bytes_per_row(self) -> int:
         """What the block of a page takes beside the page: numbers of 64 bits are there already."""

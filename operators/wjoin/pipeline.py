@@ -94,7 +94,7 @@ class Pipeline:
             yield blocks, tuples
             return
         stream = self.order[level]
-        probe = self._probe(stream, blocks, tuples)
+        probe = self.probe(stream, blocks, tuples)
         for block, (at, rows) in reaches[stream].candidates(probe, capacity):
             grown = {number: own[at] for number, own in tuples.items()} | {stream: rows}
             seen = blocks | {stream: block}
@@ -102,7 +102,7 @@ class Pipeline:
             if len(grown[stream]):
                 yield from self._grown(level + 1, seen, grown, reaches, capacity)
 
-    def _probe(self, stream: int, blocks: dict[int, Held], tuples: Tuples) -> Probe:
+    def probe(self, stream: int, blocks: dict[int, Held], tuples: Tuples) -> Probe:
         """The interval that the rows of each tuple leave for one more stream."""
         count = len(tuples[self.root])
         if not self._has_intervals:

@@ -11,8 +11,9 @@
     c  · · ■ ■ ■
 
 Two streams: any schedule does, because a tuple is a pair, and a pair of pages can be judged by
-itself.  More streams: gallop, driver page by driver page.  A driver page that meets more pages than
-there are frames (a hot key) is judged with one page of each stream held at a time.
+itself.  More streams: gallop, driver page by driver page.  Where a driver page meets more pages
+than there are frames (many runs, a hot key), of those pages only the rows are kept that the root's
+rows can meet (`reduced`).
 
 Invariant: every tuple is found once.  Its row of the driver stream is on one page, and its root is
 the first of its streams that has a new row.
@@ -43,7 +44,7 @@ from .pipeline import Pipeline, shifted
 from .pipeline import Reach as Candidates
 from .question import WindowQuestion
 from .reaches import InMemory, MergeReach
-from .slabs import stepped
+from .reduced import Reduced
 
 FRAMES_MIN = 2
 AHEAD_SHARE, AHEAD_MAX = 4, 16
@@ -112,15 +113,14 @@ class _Rooted:
         if frames < FRAMES_MIN:
             is_walked[:] = False
         walked = np.flatnonzero(is_walked)
-        with step.pool.reserve(self._reserved(frames) if len(walked) else step.output.share_bytes):
-            for left in self._by_window(walked):
-                yield from self._walked(self._of(reach, left), frames, left)
-            crowded = np.flatnonzero((degrees > 0) & ~is_walked).tolist()
-            if crowded:
-                step.report.decide(
-                    "page by page: what some pages meet takes more frames than there are"
-                )
-                yield from self._one_by_one([self._left[at] for at in crowded])
+        if len(walked):
+            with step.pool.reserve(self._reserved(frames)):
+                for left in self._by_window(walked):
+                    yield from self._walked(self._of(reach, left), frames, left)
+        crowded = np.flatnonzero((degrees > 0) & ~is_walked).tolist()
+        if crowded:
+            step.report.decide("reduced: what some pages meet takes more frames than there are")
+            yield from self._crowded([self._left[at] for at in crowded])
 
     # ── what meets ───────────────────────────────────────────────────────────────────────────
 
@@ -246,14 +246,15 @@ class _Rooted:
         size = max(size, self._step.pool.file.page_size)
         return size, rows * made, size + rows * BYTES_PER_ROW
 
-    def _one_by_one(self, crowded: list[OnPage]) -> Iterator[pa.RecordBatch]:
-        """Driver pages with more columns than frames: a page of each stream is held at a time."""
-        step = self._step
-        lots = [crowded if i == self._driver else lot for i, lot in enumerate(self._lots)]
-        roots = [lot if i == self._root else [] for i, lot in enumerate(lots)]
-        others = [lot if i != self._root else [] for i, lot in enumerate(lots)]
-        counts = [sum(page.rows for page in lot) for lot in self._lots]
-        yield from stepped(step.question, others, roots, counts, step.bounds, step.output, 1)
+    def _crowded(self, pages: list[OnPage]) -> Iterator[pa.RecordBatch]:
+        """Driver pages with more columns than frames."""
+        step, pool = self._step, self._step.pool
+        lots = [pages if i == self._driver else lot for i, lot in enumerate(self._lots)]
+        page, block, _ = self._sizes()
+        held = pool.write_space + pool.held_bytes + step.output.share_bytes
+        room = pool.budget_bytes - held - (len(lots) + 2) * (page + block)
+        with pool.reserve(max(room // 2, 0) + step.output.share_bytes):
+            yield from Reduced(self._pipeline, lots, max(room // 2, 0)).tuples(step.output)
 
 
 def _spans(pages: Sequence[OnPage]) -> Spans:

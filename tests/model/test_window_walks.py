@@ -24,7 +24,7 @@ from wquestions import Asked, simple
 from wreferee import answer, check, live, numbered, shuffled
 
 import matwin
-from matwin.operators.wjoin import walked
+from matwin.operators.wjoin import reduced, walked
 from matwin.scheduler import MODES
 from matwin.storage import read_trace, smallest_budget
 from matwin.storage.columns import INT64_MAX, INT64_MIN
@@ -156,7 +156,7 @@ def assert_as_planned(trace: Path) -> list[tuple[dict[str, Any], Counter[str]]]:
         (2, "even", MEMORY, {"whole"}),
         (2, "none", SMALLEST, {"parts"}),
         (3, "even", 3 * MEMORY, {"whole"}),
-        (3, "none", SMALLEST, {"page by page"}),
+        (3, "none", SMALLEST, {"reduced"}),
     ],
 )
 def test_each_way_is_taken(
@@ -176,9 +176,25 @@ def test_each_way_is_taken(
     else:
         asked = asked_of(streams, kind, rows=2400)
     report = check(asked, answer(asked), memory=memory, page_size=PAGE, materialize="standard")
-    if any("page by page" in decision for decision in report.decisions):
-        taken.add("page by page")
+    if any("reduced" in decision for decision in report.decisions):
+        taken.add("reduced")
     assert ways <= taken
+
+
+@pytest.mark.parametrize(("room", "few"), [(0, 1), (0, 256), (1 << 14, 1)])
+def test_rows_that_meet_too_much_go_in_halves_and_page_by_page(
+    room: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = reduced.Reduced.__init__
+
+    def tight(self: Any, pipeline: Any, lots: Any, given: int) -> None:
+        begun(self, pipeline, lots, min(given, room))
+
+    monkeypatch.setattr(reduced.Reduced, "__init__", tight)
+    monkeypatch.setattr(reduced, "FEW_ROWS", few)
+    asked = simple({n: _wide(seed).slice(0, 24) for seed, n in enumerate("abc")}, 10**6)
+    report = check(asked, answer(asked), memory=SMALLEST, page_size=PAGE, materialize="standard")
+    assert any("reduced" in decision for decision in report.decisions)
 
 
 def _wide(seed: int) -> pa.Table:
