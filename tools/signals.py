@@ -46,7 +46,9 @@ class Signals:
         self._is_held = False
         self._is_due = False
         self._before: dict[int, Any] = {}
-        self._outer: Signals | None = None
+        # A signal may come before all is taken over, and then everything is given back.
+        self._hook = sys.unraisablehook
+        self._outer = Signals._innermost
 
     @property
     def code(self) -> int:
@@ -59,8 +61,8 @@ class Signals:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._came)
             self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._again)
-        self._hook, sys.unraisablehook = sys.unraisablehook, self._lost
-        self._outer, Signals._innermost = Signals._innermost, self
+        sys.unraisablehook = self._lost
+        Signals._innermost = self
         if self._outer is not None and self._outer._is_due:
             self.__exit__(None, None, None)
             raise KeyboardInterrupt

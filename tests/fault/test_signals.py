@@ -217,3 +217,22 @@ def test_a_signal_that_was_lost_before_another_took_over_is_raised_again() -> No
         assert signal.getsignal(signal.SIGTERM) == handler
     assert signal.getsignal(signal.SIGTERM) == before
     assert outer.code == 143
+
+
+def test_a_signal_while_handlers_are_taken_over_is_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def early(number: int, handler: Any) -> Any:
+        before = install(number, handler)
+        if number == signal.SIGHUP and not raised:
+            raised.append(number)
+            signal.raise_signal(signal.SIGHUP)
+        return before
+
+    install, raised = signal.signal, list[int]()
+    before = {number: signal.getsignal(number) for number in (*POLITE, signal.SIGALRM)}
+    monkeypatch.setattr(signal, "signal", early)
+    assert cli.main(["--version"]) == 129
+    monkeypatch.undo()
+    for number, handler in before.items():  # one may have come between its setting and our note
+        signal.signal(number, handler)
