@@ -129,3 +129,16 @@ def test_fixed_window_joins() -> None:
     )
     found.read_all()
     assert has(report, "windows on pages, joined whenever rows have come"), report.decisions
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [("auto", "more than two streams"), ("gallop", "as asked for")]
+)
+def test_the_schedule_of_three_streams_says_who_wanted_it(asked: str, why: str) -> None:
+    rows = pa.table({"t": range(300), "k": [n % 7 for n in range(300)]})
+    report = matwin.Report()
+    matwin.window_join(
+        {"a": rows, "b": rows, "c": rows}, time="t", by="k", windows=5, schedule=asked,
+        materialize="standard", report=report,
+    ).read_all()  # fmt: skip
+    assert any(d.startswith("schedule: gallop") and why in d for d in report.decisions)

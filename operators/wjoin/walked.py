@@ -22,7 +22,7 @@ the first of its streams that has a new row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -175,8 +175,11 @@ class _Rooted:
             yield from self._judged(pairs, is_whole=is_whole)
 
     def _schedule(self, reach: Reach, frames: int) -> Schedule:
-        mode = self._step.mode if len(self._lots) == 2 else "gallop"
-        return plan(reach, frames=frames, mode=mode)
+        mode = self._step.mode
+        if len(self._lots) == 2 or mode == "gallop":
+            return plan(reach, frames=frames, mode=mode)
+        schedule = plan(reach, frames=frames, mode="gallop")
+        return replace(schedule, reason="a page needs all that it meets in more than two streams")
 
     def _judged(self, pairs: list[Pair], *, is_whole: bool) -> Iterator[pa.RecordBatch]:
         """The tuples of driver pages and columns that are in frames together."""
