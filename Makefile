@@ -22,11 +22,12 @@ help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: env-demo ## See it work: a year of flights and the weather before each
+	@$(BIN)/matwin warm
 	@mkdir -p build
 	@$(BIN)/matwin demo --output build/demo.html --overwrite $(ARGS)
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
-	$(if $(ARGS),,$(BIN)/python tests/warm.py)
+	$(if $(ARGS),,$(BIN)/matwin warm)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)
@@ -40,19 +41,18 @@ check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 		| sed -E 's#^wheel/(matwin/(storage|scheduler|operators|tools)/)#\2/#; s#^wheel/##'
 
 bench: env-base ## Measure (WHAT=storage, schedule, bestmatch, epsilon, window, memory, ways, large, spark, scale, paper-bestmatch, paper-window, paper-semijoin; ARGS="...")
+	@$(BIN)/matwin warm >&2
 	@$(BIN)/matwin bench $(WHAT) $(ARGS)
 
-docs: env-dev wheel ## Write the API pages to build/docs
-	rm -rf build/docs
-	cd build && PYTHONPATH=wheel ../$(BIN)/pdoc --output-directory docs \
-		matwin matwin.scheduler matwin.operators matwin.tools
+docs: env-dev ## Build the documentation site into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "see build/docs/index.html"
 
 lock: env-dev ## Resolve the lock files anew (UPGRADE=1 to move to newer versions)
-	$(PIP_COMPILE) --output-file locks/base.txt pyproject.toml locks/build.in
+	$(PIP_COMPILE) --extra duckdb --extra fast --output-file locks/base.txt pyproject.toml locks/build.in
 	$(PIP_COMPILE) --extra dev --constraint locks/base.txt --output-file locks/dev.txt \
 		pyproject.toml locks/build.in
-	$(PIP_COMPILE) --extra demo --constraint locks/dev.txt --output-file locks/demo.txt \
+	$(PIP_COMPILE) --extra demo --extra duckdb --extra fast --constraint locks/dev.txt --output-file locks/demo.txt \
 		pyproject.toml locks/build.in
 
 clean: ## Remove everything that make has made
@@ -68,8 +68,8 @@ env-demo:
 env-dev:
 	@tools/setup.sh dev
 
-# The project as its users get it, unpacked in build/wheel. mypy and pdoc look there, because neither
-# can follow an editable install of mapped folders. build/lib goes first: setuptools would pack
+# The project as its users get it, unpacked in build/wheel. mypy looks there, because it can't
+# follow an editable install of mapped folders. build/lib goes first: setuptools would pack
 # modules left there that are no longer in the sources.
 wheel: env-dev
 	@rm -rf build/lib build/bdist.* build/dist build/wheel

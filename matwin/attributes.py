@@ -12,7 +12,6 @@ The output keeps the columns as they came; only the comparison sees the common t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,14 +22,13 @@ from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Key
 from matwin.storage.names import listed
-from matwin.storage.units import Counts, Tolerance, in_units
+from matwin.storage.units import Counts, Tolerance
 
-from .orders import Order, min_distance, order_of
+from .bounds import FLOAT_LIMIT, INT_LIMIT, bare_tolerance
+from .hints import did_you_mean
+from .orders import Order, indifferent, min_distance, order_of
 
 UNITS = ("s", "ms", "us", "ns")
-INT_LIMIT, FLOAT_LIMIT = 2**70, math.inf
-"""What stands for no limit on one side: no two whole numbers are further apart, and the rounded
-difference of two floats may be infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,8 @@ class Attribute:
     lo: int | float | None
     hi: int | float | None
     order: Order
+    is_nonzero: bool = False
+    """Whether equal values are out."""
 
     @property
     def name(self) -> str:
@@ -69,6 +69,11 @@ class Attribute:
         """Whether it has a tolerance on both sides."""
         limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
         return self.lo is not None and self.hi is not None and self.lo > -limit and self.hi < limit
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it gets a distance column."""
+        return self.order.measure is not None and self.order.measure.is_shown
 
     @property
     def distance_type(self) -> pa.DataType | None:
@@ -103,8 +108,7 @@ def attributes_of(
     orders: Mapping[Any, object] | None = None,
 ) -> tuple[Attribute, ...]:
     """The join attributes, in the order in which they were given."""
-    if not isinstance(on, Mapping) or not on:
-        raise InputError('on= names no column; write for example on={"t": "10min", "x": 100}')
+    _check_on(on)
     if orders is not None and not isinstance(orders, Mapping):
         raise InputError(f'orders={orders!r}: write for example orders={{"t": "youngest"}}')
     orders = dict(orders or {})
@@ -116,6 +120,27 @@ def attributes_of(
     if orders:
         raise InputError(f"orders= names {list(orders)}, which on= does not; it has {list(on)}")
     return tuple(found)
+
+
+def _check_on(on: object) -> None:
+    if isinstance(on, str):
+        raise InputError(f"on={on!r}: say how far apart, such as on={{{on!r}: '10min'}}, or None")
+    if not isinstance(on, Mapping) or not on:
+        raise InputError('on= names no column; write for example on={"t": "10min", "x": 100}')
+
+
+def filters_of(
+    left: pa.Schema, right: pa.Schema, where: Mapping[Any, Any] | None
+) -> tuple[Attribute, ...]:
+    """Attributes that only say which pairs are eligible."""
+    if not where:
+        return ()
+    if not isinstance(where, Mapping):
+        raise InputError(f'where={where!r}: write for example where={{"id": matwin.nonzero()}}')
+    return tuple(
+        _attribute(left, right, _pair(names, "where"), tolerance, indifferent)
+        for names, tolerance in where.items()
+    )
 
 
 def keys_of(left: pa.Schema, right: pa.Schema, by: object) -> tuple[KeyPair, ...]:
@@ -139,7 +164,8 @@ def _pair(names: object, where: str) -> tuple[str, str]:
 def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
-        problem = "is not there" if not places else "stands there twice"
+        missing = f"is not there{did_you_mean(name, schema.names)}"
+        problem = "stands there twice" if places else missing
         raise InputError(
             f"{side}: column {name!r} {problem}; the columns are {listed(schema.names)}"
         )
@@ -167,22 +193,9 @@ def _attribute(
         return Attribute(*names, ours.type, False, None, None, order)
     common = common_type(ours, theirs)
     field = pa.field(names[0], common)
-    bound = Dimension.of(field, _two_sided(tolerance, field))
-    return Attribute(*names, common, True, bound.lo, bound.hi, order)
-
-
-def _two_sided(tolerance: Tolerance, field: pa.Field) -> Tolerance | Counts:
-    """A pair with None on one side as one whose limit no two values reach."""
-    if not isinstance(tolerance, tuple) or len(tolerance) != 2 or None not in tolerance:
-        return tolerance
-    limit = FLOAT_LIMIT if pa.types.is_floating(field.type) else INT_LIMIT
-    lo, hi = tolerance
-    if lo is None and hi is None:
-        return None
-    return Counts(
-        -limit if lo is None else in_units(lo, field, rounding=math.ceil),
-        limit if hi is None else in_units(hi, field, rounding=math.floor),
-    )
+    bare, is_nonzero = bare_tolerance(tolerance, field)
+    bound = Dimension.of(field, bare)
+    return Attribute(*names, common, True, bound.lo, bound.hi, order, is_nonzero)
 
 
 def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:

@@ -12,47 +12,80 @@ Ties all stay.  Rows without an eligible partner are absent unless ``keep_unmatc
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import pyarrow as pa
+from functools import partial
+from typing import Any, Literal, Unpack
 
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance
 
+from .explained import explained
 from .full import Union, has_black_boxes
+from .hints import explains_words
 from .inner import Champions, best_pairs, frontier_of_all, on_frontier
 from .joining import Batches, Join, MakeDirections
-from .options import Options, options_of
-from .question import Question
+from .options import JoinOptions, Options, half_of, options_of
+from .ordered import in_left_order
+from .question import BestHow, By, Question
 from .report import Report
+from .result import Result
 from .sources import Source, two_sources
+from .ties import Ties
 
 EMITS = ("final", "updates")
 
 
+@explains_words
 def bestmatch_join(
     left: object,
     right: object,
     *,
     on: Mapping[Any, Tolerance],
-    how: str = "left",
-    by: object = None,
+    how: BestHow = "left",
+    by: By = None,
     orders: Mapping[Any, object] | None = None,
+    where: Mapping[Any, Any] | None = None,
+    ties: Literal["all", "first", "last"] | Sequence[str] = "all",
     keep_unmatched: bool = False,
     suffixes: tuple[str, str] = ("_left", "_right"),
     distances: bool = False,
-    emit: str = "final",
-    **options: Any,
-) -> pa.RecordBatchReader:
-    """For each row, its best matches in all attributes.
+    ordered: bool = False,
+    emit: Literal["final", "updates"] = "final",
+    **options: Unpack[JoinOptions],
+) -> Result:
+    """For each row, its best matches in several attributes at once.
 
-    `on` gives each attribute its tolerance; the first is the order attribute.  The other options
-    are those of `Options`: memory, page_size, materialize, schedule, scratch, trace, threads,
-    progress, report, max_output_rows, max_delay.
+    A match is *best* if no other match of the same row is at least as good in every attribute and
+    better in one.  With one attribute that is the nearest row; with several there may be more than
+    one best match, and all of them come out unless `ties` says otherwise.
 
-    >>> import matwin
+    * `left`, `right`: tables, frames, files, queries or streams; see the page on sources.
+    * `on`: the attributes, each with its tolerance: ``{"t": "10min", "x": 100}``.  A tolerance is
+      an amount (both ways), a pair ``(lo, hi)`` that bounds ``right - left``, `matwin.strict` or
+      `matwin.nonzero`, or None for any distance.  A pair of names, ``("t", "start")``, compares
+      columns that are called differently.  The first attribute is the one streams are ordered by.
+    * `how`: whose best matches: ``"left"`` gives those of every left row, ``"right"`` those of
+      every right row, ``"full"`` both, each pair once, and ``"inner"`` the best pairs of all.
+    * `by`: columns that must be equal: a name, a pair ``(left, right)``, or a list of either.
+    * `orders`: what is better in an attribute: ``"min_distance"`` (the default), ``"youngest"``,
+      `matwin.minimize` of a function, `matwin.partial_order`, ``"indifferent"``.
+    * `where`: further attributes, with tolerances as in `on`, that a match must satisfy but that
+      make none better: ``{"id": matwin.nonzero()}`` excludes a row's match with itself.
+    * `ties`: which best matches of a row stay: ``"all"``, the ``"first"`` or ``"last"`` in the
+      other side's order, or attributes by priority, such as ``["t", "x"]`` or ``["t", "last"]``.
+    * `keep_unmatched`: also give rows without any match, with nulls: with ``how="left"`` that is a
+      left outer join.  Without it such rows are left out.
+    * `suffixes`: what is added to column names that both sides have.
+    * `distances`: add a column ``<attribute>_distance`` for each attribute.
+    * `ordered`: give the rows in the order of the left input, those without a left row last.
+    * `emit`: with ``how="inner"``, ``"updates"`` gives pairs at once and withdraws them later.
+    * further options, such as `memory`: see `matwin.JoinOptions`.
+
+    Without `ordered`, rows come as they are judged, by key and cell, not in an input's order.
+    Rows with a null, NaN or infinity in an attribute, or a null in a key, match nothing.
+
+    >>> import matwin, pyarrow as pa
     >>> warm = pa.table({"t": [0, 60], "x": [1.0, 5.0], "celsius": [20.5, 21.0]})
     >>> damp = pa.table({"t": [3, 50, 90], "x": [1.5, 1.0, 5.0], "percent": [40, 41, 45]})
     >>> joined = matwin.bestmatch_join(warm, damp, on={"t": 60, "x": 4.0}).read_all()
@@ -61,11 +94,13 @@ def bestmatch_join(
     """
     ours, theirs = two_sources(left, right)
     question = Question.of(
-        ours.schema, theirs.schema, on=on, by=by, how=how, best=True, orders=orders,
+        ours.schema, theirs.schema, on=on, by=by, how=how, best=True, orders=orders, where=where,
         keep_unmatched=keep_unmatched, suffixes=suffixes, distances=distances,
     )  # fmt: skip
     _check_emit(emit, how)
-    return _started(question, ours, theirs, options_of("bestmatch_join", options), emit)
+    chosen = Ties.of(list(ties) if isinstance(ties, tuple) else ties, question)
+    given = options_of("bestmatch_join", options)
+    return _started(question, ours, theirs, given, emit, chosen, ordered=ordered)
 
 
 def _check_emit(emit: str, how: str) -> None:
@@ -78,15 +113,23 @@ def _check_emit(emit: str, how: str) -> None:
 
 
 def _started(
-    question: Question, left: Source, right: Source, options: Options, emit: str
-) -> pa.RecordBatchReader:
+    question: Question, left: Source, right: Source, options: Options, emit: str, ties: Ties,
+    *, ordered: bool,
+) -> Result:  # fmt: skip
     if question.how == "inner":
-        return _inner(question, left, right, options, emit)
-    join = Join(question, left, right, options, row_numbers=needs_row_numbers(question))
-    if question.how == "full":
-        return join.reader(Union(join).batches())
+        return _inner(question, left, right, options, emit, ordered=ordered)
+    numbers = ordered or ties.end is not None or needs_row_numbers(question)
+    own = half_of(options) if ordered else options
+    join = Join(question, left, right, own, row_numbers=numbers)
+    join.ties, join.is_ordered = ties, ordered
+    make = directions_of(join)
     keeps = (question.how,) if question.keep_unmatched else ()
-    return join.reader(join.run(directions_of(join), keeps_rejected=keeps))
+    found = (
+        Union(join).batches() if question.how == "full" else join.run(make, keeps_rejected=keeps)
+    )
+    is_whole = question.how == "left" and question.keep_unmatched
+    found = in_left_order(join, found, options, is_whole=is_whole)
+    return join.result(found, partial(explained, join, make))
 
 
 def needs_row_numbers(question: Question) -> bool:
@@ -106,16 +149,25 @@ def directions_of(join: Join) -> MakeDirections:
 
 
 def _inner(
-    question: Question, left: Source, right: Source, options: Options, emit: str
-) -> pa.RecordBatchReader:
-    join = Join(question, left, right, options)
+    question: Question, left: Source, right: Source, options: Options, emit: str, *, ordered: bool
+) -> Result:
+    own = half_of(options) if ordered else options
+    join = Join(question, left, right, own, row_numbers=ordered)
+    join.is_ordered = ordered
+    explain = partial(explained, join, directions_of(join))
     is_repeatable = left.is_repeatable and right.is_repeatable
     if emit == "final" and is_repeatable and not has_black_boxes(question):
-        untold = replace(options, progress=None, trace=None)
+        untold = replace(own, progress=None, trace=None)
         first = Join(question, left, right, untold, report=Report())
-        return join.reader(_twice(first, join))
+        found = in_left_order(join, _twice(first, join), options, is_whole=False)
+        return join.result(found, explain)
+    if ordered:
+        raise InputError(
+            "ordered=True: the best pairs of all are put in order where both inputs can be read "
+            "twice and no order is a function of two pairs; sort the result instead"
+        )
     champions = Champions(join, emit)
-    return join.reader(champions.batches(), champions.schema)
+    return join.result(champions.batches(), explain, champions.schema)
 
 
 def _twice(first: Join, second: Join) -> Generator[Batches]:

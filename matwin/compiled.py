@@ -24,7 +24,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -37,7 +36,6 @@ ARRAY_BYTES = 1 << 16
 """Larger arrays are not compared by their contents."""
 _loops: OrderedDict[Any, Loop | None] = OrderedDict()
 _lock = threading.Lock()
-NUMBERS = (numba.types.Boolean, numba.types.Integer, numba.types.Float)
 
 
 class Unknown(Exception):
@@ -141,7 +139,7 @@ def _value(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
         return kind, getattr(value, "__module__", None), value.__name__
     if isinstance(value, types.FunctionType):
         return kind, _identity(value, seen)
-    if isinstance(value, numba.core.dispatcher.Dispatcher):
+    if hasattr(value, "py_func") and hasattr(value, "targetoptions"):  # Numba's own
         return kind, _identity(value.py_func, seen), repr(value.targetoptions)
     raise Unknown
 
@@ -165,6 +163,9 @@ def _is_library(value: Any) -> bool:
 
 def _compiled(function: types.FunctionType, columns: list[Values]) -> Loop | None:
     """Whatever Numba says of a function that it can't compile, there are other ways to call it."""
+    import numba  # here: most joins have no such function, and it takes a quarter of a second
+
+    numbers = (numba.types.Boolean, numba.types.Integer, numba.types.Float)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -172,7 +173,7 @@ def _compiled(function: types.FunctionType, columns: list[Values]) -> Loop | Non
             inner: Any = numba.njit(function, nogil=True, boundscheck=True)
             inner.compile(tuple(numba.from_dtype(column.dtype) for column in columns))
             result = inner.nopython_signatures[-1].return_type
-            if not isinstance(result, NUMBERS):
+            if not isinstance(result, numbers):
                 return None
             out = numba.np.numpy_support.as_dtype(result)
             loop = _looping(inner, len(columns))
@@ -185,6 +186,7 @@ def _compiled(function: types.FunctionType, columns: list[Values]) -> Loop | Non
 
 def _looping(inner: Any, count: int) -> Callable[..., Values]:
     """A compiled loop over two to four columns: Numba can't unpack a varying number of them."""
+    import numba
 
     @numba.njit(nogil=True)
     def two(out: Any, a: Any, b: Any) -> Any:

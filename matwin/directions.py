@@ -101,7 +101,7 @@ class Direction:
         self.keeps_rows = means.keeps_rows and judge.is_fused
         self.windows: Any = MemoryDirection(
             judge, finality, threads=means.threads, output_bytes=means.output_bytes,
-            is_live=means.is_live, keeps_rows=means.keeps_rows,
+            is_live=means.is_live, wants_unmatched=wants_unmatched, keeps_rows=means.keeps_rows,
         )  # fmt: skip
 
     def takes(self, side: str) -> bool:
@@ -251,7 +251,7 @@ class Directions:
                 direction.judge, store, {side: side + again for side in SIDES}, by_side,
                 materialize=options.materialize, schedule=options.schedule,
                 threads=options.workers, wants_unmatched=direction.wants_unmatched,
-                report=self._report,
+                scratch=options.scratch, report=self._report,
             )  # fmt: skip
             if direction.after is not None:
                 direction.after.windows.feeds = direction.windows.base

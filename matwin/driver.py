@@ -46,7 +46,7 @@ from .engine import Divisible, Engine, Joining, MemoryEngine
 from .feed import Feed, items_of
 from .inbox import Bell, Inbox
 from .options import Options
-from .paged import TooManyTies
+from .partials import TooManyTies
 from .parts import Parts, Room, may_walk
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
@@ -296,7 +296,9 @@ class Driver:
         if not engine.exceeds_offsets and self._pays(engine.needed_bytes):
             if not self._is_live:
                 self._report.decide("memory: slab by slab, what is final makes room for what comes")
-        elif not self._moved_to_parts(engine, "the windows do not fit the memory"):
+        elif self._moved_to_parts(engine, "the windows do not fit the memory"):
+            return
+        elif not (self._joining.needs_memory and self._has_room(engine, self._portion_bytes())):
             yield from self._move_to_pages("the windows do not fit the memory")
 
     def _pays(self, needed: int) -> bool:
@@ -314,6 +316,9 @@ class Driver:
             return
         for feed in self._feeds:
             if not feed.is_done and not feed.find_sorted():
+                if feed.is_told_unsorted:
+                    told = f"{feed.side.name} is not sorted, by the statistics of its row groups"
+                    self._report.decide(told)
                 return
         self._report.decide("all inputs are sorted by the order attribute")
 
@@ -336,7 +341,7 @@ class Driver:
         if self._is_live or not engine.is_untouched or not self._rows_fit_parts(joining):
             return False
         ways = self._ways(joining, engine)
-        if ways.division is None or not ways.prefers_parts:
+        if ways.division is None or not (ways.prefers_parts or joining.needs_memory):
             return False
         store = self._open_store()
         parts = Parts(joining, *ways.division, store, self._options, self._report)
@@ -349,11 +354,13 @@ class Driver:
 
     def _rows_fit_parts(self, joining: Divisible) -> bool:
         """Whether a part has room for a few of the widest rows, and for as many pages of them (by
-        itself a batch of very many columns takes some megabytes), and could be walked."""
+        itself a batch of very many columns takes some megabytes), and could be walked, where it may
+        be."""
         room = Room.of(self._options)
         row = joining.in_part(room.output_bytes).weight(1, joining.need.row_bytes)
         pages = sum(column_bytes(len(side.stored)) for side in joining.sides)
-        return may_walk(self._options) and FEW_ROWS * (row + pages) <= room.part_bytes
+        has_way_out = joining.needs_memory or may_walk(self._options)
+        return has_way_out and FEW_ROWS * (row + pages) <= room.part_bytes
 
     def _ways(self, joining: Divisible, engine: MemoryEngine) -> Ways:
         """What the ways beyond memory cost, by the rows that have been read."""

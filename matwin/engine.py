@@ -137,6 +137,11 @@ class Joining(Protocol):
     def decision(self) -> str:
         """What is done while everything is in memory; empty where only the end tells."""
 
+    @property
+    def needs_memory(self) -> bool:
+        """Whether pages are no way out: rows stay in memory while there is room for another
+        portion, and parts are taken whatever they cost."""
+
     def in_memory(self) -> MemoryEngine | None:
         """An engine without rows; None where all rows go to a store from the first on."""
 

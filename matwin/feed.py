@@ -24,6 +24,7 @@ from matwin.storage.units import Counts
 from .finality import DONE
 from .frontier import frontier_of, punctuation_key
 from .report import SideReport
+from .row_groups import descend
 from .side import Side
 from .sizes import column_bytes, plain_bytes
 from .sources import Batches, Source
@@ -76,6 +77,8 @@ class Feed:
         self.is_done = False
         self.is_silent = False
         """Whether it had nothing to say when it was last asked."""
+        self.is_told_unsorted = False
+        """Whether its file says, without being read, that it is not sorted."""
         self._largest: int | None = None
         self._rest: pa.RecordBatch | None = None
 
@@ -165,6 +168,10 @@ class Feed:
             return self.is_ordered
         name = self.side.grid.order.name
         if name not in self.side.schema.names:  # compared in another type than it has
+            return False
+        groups = self.source.row_groups(name)
+        if groups is not None and descend(groups):
+            self.is_told_unsorted = True
             return False
         last: int | None = None
         for batch in self.source.batches([name]):

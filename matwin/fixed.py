@@ -20,8 +20,9 @@ pages are smaller.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from matwin.storage.counters import Counters
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
-from matwin.storage.pool import FRAMES_MIN, smallest_budget
+from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 from matwin.storage.units import Counts, Tolerance, format_size, shown
 
@@ -40,22 +41,24 @@ from .driver import Driver
 from .engine import Moved
 from .feed import Portion
 from .finality import DONE
-from .joining import Batches, handed_out
+from .hints import explains_words
+from .joining import Batches, flattened, handed_out
 from .judge import Judge
 from .keys import float_key_apart, float_key_within, float_of_key
 from .need import Need, WalkNeed
-from .options import Options, options_of
-from .question import Question
+from .options import JoinOptions, Options, half_of, options_of
+from .question import BestHow, By, Question
 from .report import Report
+from .result import Result
 from .shares import HALF
 from .side import SIDES, Side
-from .sources import check_trace, two_sources
+from .sources import Source, check_trace, two_sources
 from .state import State
 
 EVALUATED_AT = "evaluated_at"
-PAGE_MIN = 1 << 12
 
 
+@explains_words
 def fixed_window_join(
     left: object,
     right: object,
@@ -63,19 +66,28 @@ def fixed_window_join(
     time: str | tuple[str, str],
     period: Tolerance,
     on: Mapping[Any, Tolerance],
-    how: str = "left",
-    by: object = None,
+    how: BestHow = "left",
+    by: By = None,
     orders: Mapping[Any, object] | None = None,
     every: Tolerance = None,
     keep_unmatched: bool = False,
     suffixes: tuple[str, str] = ("_left", "_right"),
     distances: bool = False,
-    **options: Any,
-) -> pa.RecordBatchReader:
+    **options: Unpack[JoinOptions],
+) -> Result:
     """A bestmatch join of all rows not older than `period`, whenever a row comes.
 
-    The column ``evaluated_at`` says when.  Sources without a declared order are sorted by time.
-    `every` leaves at least that much time between two evaluations.
+    The paper's fixed time windows: at each time at which rows come, all rows that are not older
+    than `period` are joined anew.  Every evaluation is a join of its own and costs one.
+
+    * `time`: the column that says when a row came; a pair where it has two names.
+    * `period`: how long a row counts, such as ``"1h"``.
+    * `every`: leave at least so much time between two evaluations.
+    * `on`, `how`, `by`, `orders`, `keep_unmatched`, `suffixes`, `distances`: as in
+      `matwin.bestmatch_join`.
+    * further options, such as `memory`: see `matwin.JoinOptions`.
+
+    A column ``evaluated_at`` comes first.  Sources without a declared order are sorted by time.
 
     >>> import matwin
     >>> parts = pa.table({"t": [1, 4], "cost": [5, 9]})
@@ -99,21 +111,22 @@ def fixed_window_join(
     chosen = options_of("fixed_window_join", options)
     check_trace(chosen.trace, sources)
     clock, report = Clock.of(timed, every), chosen.report or Report()
-    evaluation = Evaluation(clock, asked, arguments, _half(chosen), report)
+    evaluation = Evaluation(clock, asked, arguments, half_of(chosen), report)
     joining = FixedWindowJoining(timed, evaluation, chosen)
     reports = [report.left, report.right]
     driver = Driver(joining, sources, reports, evaluation.options, report)
     report.budget_bytes = chosen.budget_bytes  # the driver has half of it
-    return pa.RecordBatchReader.from_batches(
-        evaluation.schema, handed_out(driver.run(), report, chosen)
+    rows = handed_out(flattened(driver.run()), report, chosen)
+    return Result(evaluation.schema, rows, report, partial(_explained, sources, arguments, clock))
+
+
+def _explained(sources: tuple[Source, Source], arguments: dict[str, Any], clock: Clock) -> str:
+    """The join of each evaluation, and how often there is one."""
+    spaced = f", at least {clock.every} apart" if clock.every else ""
+    join = bestmatch_join(*sources, **arguments).explain()
+    return (
+        f"at every time at which rows come{spaced}, of rows not older than {clock.period}:\n{join}"
     )
-
-
-def _half(options: Options) -> Options:
-    """What the windows and a join have each."""
-    memory = max(options.budget_bytes // HALF, smallest_budget(PAGE_MIN))
-    page = min(options.page_bytes, memory // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
-    return replace(options, memory=memory, page_size=page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +304,8 @@ class FixedWindows:
 
 class FixedWindowJoining:
     """A fixed window join as the driver knows it."""
+
+    needs_memory = False
 
     decision = ""
 

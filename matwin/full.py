@@ -30,7 +30,7 @@ from matwin.storage.columns import Int64s, physical
 from .candidates import Candidates
 from .directions import Direction, Means
 from .joining import Batches, Join
-from .kernels.mates import first_of_each, is_noted
+from .kernels.mates import distinct, is_noted
 from .matched import Matched
 from .question import Question
 from .side import NOTES, ROW
@@ -89,12 +89,8 @@ class Union:
         finish = self._join.pairs("left", unmatched=self._join.question.keep_unmatched)
         found = matched.candidates
         vectors = self._vectors(found, matched.base_rows, found.base)
-        order = np.lexsort((*vectors.T[::-1], found.probe))
-        rows, vectors = found.probe[order], vectors[order]
-        kept = first_of_each(rows, vectors)
-        rows, vectors = rows[kept], vectors[kept]
-        judged, counts = np.unique(rows, return_counts=True)
-        offsets = np.concatenate([[0], np.cumsum(counts * vectors.shape[1])])
+        judged, starts, vectors = distinct(found.probe, vectors)
+        offsets = starts * vectors.shape[1]
         notes = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()))
         return Judged(finish(matched), self._with_notes(matched.probe_rows, judged, notes))
 

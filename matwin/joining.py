@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import Int64s
+from matwin.storage.columns import INT64_MAX, Int64s
 from matwin.storage.errors import InputError
 from matwin.storage.store import Store
 from matwin.storage.units import Counts
@@ -30,14 +31,16 @@ from .judge import Judge
 from .matched import Matched
 from .need import Need, WalkNeed
 from .options import Options
-from .output import BATCH_ROWS, Output
+from .output import BATCH_ROWS, Output, taken
 from .question import Question
 from .report import Report, SideReport
+from .result import Result
 from .shares import OUTPUT_SHARE
-from .side import SIDES, Side, own_rows
+from .side import ROW, SIDES, Side, own_rows
 from .sizes import bytes_at, cuts
 from .sources import Source, check_trace
-from .streams import Stream
+from .streams import Stream, is_live
+from .ties import Ties
 
 Batches = Iterable[pa.RecordBatch]
 MakeDirections = Callable[[Means], Sequence[Direction]]
@@ -60,10 +63,16 @@ class Join:
             name: Side.of(question, name, row_numbers=row_numbers) for name in ("left", "right")
         }
         self.output = Output(question, self.sides)
+        self.is_ordered = False
+        """Whether output rows have their left rows' numbers, to be put in order by them."""
+        self.ties = Ties()
+        """Which of several best matches stay."""
         self.is_divided = False
         """Whether rows have copies, and only some of what is found belongs to a part."""
+        self.batch_bytes = batch_share(options)
+        """What a batch of output may take."""
         self._sources = {"left": left, "right": right}
-        self._is_live = any(isinstance(s, Stream) and s.is_live for s in (left, right))
+        self._is_live = is_live((left, right))
 
     def direction(
         self,
@@ -107,10 +116,10 @@ class Join:
         """Every pair as an output row, and the unmatched rows where they are wanted."""
 
         def finish(matched: Matched) -> Iterable[pa.RecordBatch]:
-            found = matched.candidates
+            found = self._kept(probe, matched)
             batches: Iterable[pa.RecordBatch] = ()
-            if len(found):
-                batches = self.portions(probe, matched, found.probe, found.base)
+            if len(found[0]):
+                batches = self.portions(probe, matched, *found)
             if unmatched and len(matched.unmatched):
                 alone = self.alone(probe, matched.probe_rows, matched.unmatched)
                 batches = chain(batches, alone)
@@ -118,13 +127,17 @@ class Join:
 
         return finish
 
+    def _kept(self, probe: str, matched: Matched) -> tuple[Int64s, Int64s]:
+        base = "right" if probe == "left" else "left"
+        return self.ties.kept(self.question, matched, self.sides[probe], self.sides[base])
+
     def portions(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
     ) -> Iterable[pa.RecordBatch]:
-        """Output rows of pairs, in batches that take a quarter of the output's share."""
+        """Output rows of pairs, in batches of `batch_bytes`."""
         if self.is_divided:
             probe_at, base_at = self._owned(probe, matched, probe_at, base_at)
-        return _batches(
+        return batches_of(
             self.cuts(matched, probe_at, base_at),
             lambda a, b: self.paired(probe, matched, probe_at[a:b], base_at[a:b]),
         )
@@ -139,42 +152,83 @@ class Join:
         return probe_at[own], base_at[own]
 
     def cuts(self, matched: Matched, probe_at: Int64s, base_at: Int64s) -> list[tuple[int, int]]:
-        """Pairs in stretches that take a quarter of the output's share, however wide the rows are
-        that have many partners."""
+        """Pairs in stretches of `batch_bytes`, however wide the rows with many partners are."""
         widths = bytes_at(matched.probe_rows, probe_at) + bytes_at(matched.base_rows, base_at)
-        return cuts(widths, len(probe_at), self._batch_bytes, BATCH_ROWS)
-
-    @property
-    def _batch_bytes(self) -> int:
-        return self.options.budget_bytes // OUTPUT_SHARE // 4
+        return cuts(widths, len(probe_at), self.batch_bytes, BATCH_ROWS)
 
     def paired(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s
     ) -> pa.RecordBatch:
         """Output rows of some pairs."""
-        if probe == "left":
-            return self.output.pairs(matched.probe_rows, probe_at, matched.base_rows, base_at)
-        return self.output.pairs(matched.base_rows, base_at, matched.probe_rows, probe_at)
+        left, left_at, right, right_at = (
+            (matched.probe_rows, probe_at, matched.base_rows, base_at)
+            if probe == "left"
+            else (matched.base_rows, base_at, matched.probe_rows, probe_at)
+        )
+        batch = self.output.pairs(left, left_at, right, right_at)
+        return self.with_numbers(batch, left, left_at)
 
     def alone(self, side: str, rows: pa.RecordBatch, at: Int64s) -> Batches:
         """Rows of one side without a partner."""
         if self.is_divided:
             at = at[own_rows(rows)[at]]
-        return _batches(
-            cuts(bytes_at(rows, at), len(at), self._batch_bytes, BATCH_ROWS),
-            lambda a, b: self.output.unmatched(side, rows.take(pa.array(at[a:b]))),
+        return batches_of(
+            cuts(bytes_at(rows, at), len(at), self.batch_bytes, BATCH_ROWS),
+            lambda a, b: self._without_partner(side, rows.take(pa.array(at[a:b]))),
         )
 
-    def reader(
-        self, results: Generator[Batches], schema: pa.Schema | None = None
-    ) -> pa.RecordBatchReader:
-        """The results as a reader."""
+    def rejected(self, side: str, rows: pa.RecordBatch) -> Batches:
+        """Rows of one side that can match nothing, as they came."""
+        return [self._without_partner(side, rows)]
+
+    def _without_partner(self, side: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        batch = self.output.unmatched(side, rows)
+        return self.with_numbers(batch, rows if side == "left" else None, None)
+
+    # ── left rows' numbers, where results are put in order ───────────────────────────────────
+
+    @property
+    def numbered(self) -> pa.Schema:
+        """The output's columns, and the left row's number where that is needed."""
+        if not self.is_ordered:
+            return self.output.schema
+        return self.output.schema.append(pa.field(ROW, pa.int64()))
+
+    def with_numbers(
+        self, batch: pa.RecordBatch, left: pa.RecordBatch | None, at: Int64s | slice | None
+    ) -> pa.RecordBatch:
+        """Output rows with the numbers of their left rows; those without one come last."""
+        if not self.is_ordered:
+            return batch
+        if left is None:
+            numbers = pa.array(np.full(batch.num_rows, INT64_MAX))
+        elif at is None:
+            numbers = left.column(ROW)
+        else:
+            numbers = taken(left.select([ROW]), at).column(0)
+        return pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self.numbered)
+
+    def result(
+        self, results: Generator[Batches], explain: Callable[[], str],
+        schema: pa.Schema | None = None,
+    ) -> Result:  # fmt: skip
+        """What the caller gets."""
         schema = schema or self.output.schema
-        counted = handed_out(results, self.report, self.options)
-        return pa.RecordBatchReader.from_batches(schema, counted)
+        counted = handed_out(flattened(results), self.report, self.options)
+        return Result(schema, counted, self.report, explain)
+
+    @property
+    def sources(self) -> tuple[Source, Source]:
+        """Left and right."""
+        return self._sources["left"], self._sources["right"]
 
 
-def _batches(
+def batch_share(options: Options) -> int:
+    """What a batch may take where several are under way: a quarter of the output's share."""
+    return options.budget_bytes // OUTPUT_SHARE // 4
+
+
+def batches_of(
     cuts: list[tuple[int, int]], made: Callable[[int, int], pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
     """The batches of all stretches.  The first is made at once, by whoever judged; the others,
@@ -215,6 +269,8 @@ class TwoSided:
         question = self.join.question
         return len(question.attributes) + len(question.keys) > 1
 
+    needs_memory = False
+
     def in_memory(self) -> Directions:
         """All directions, without rows."""
         join = self.join
@@ -230,6 +286,7 @@ class TwoSided:
         """All directions for one part, without rows."""
         join = self.join
         join.is_divided = join.question.how == "full"
+        join.batch_bytes = output_bytes // 2
         made = self.make(Means(1, output_bytes, is_live=False, keeps_rows=True))
         return Directions(made, join.options, join.report, is_live=False)
 
@@ -237,25 +294,32 @@ class TwoSided:
         self, engine: Directions, store: Store, arrivals: Sequence[str], why: str
     ) -> Moved:
         """The same directions, their windows on pages."""
+        self.join.batch_bytes = batch_share(self.join.options)
         return engine.moved_to(store, arrivals, why)
 
     def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[Batches]:
         """Unmatched rows, where they are wanted."""
         if SIDES[feed] in self.keeps_rejected:
-            yield [self.join.output.unmatched(SIDES[feed], rows)]
+            yield self.join.rejected(SIDES[feed], rows)
+
+
+def flattened(results: Generator[Batches]) -> Generator[pa.RecordBatch]:
+    """The batches of all results, one by one."""
+    with closing(results):
+        for batches in results:
+            yield from batches
 
 
 def handed_out(
-    results: Generator[Batches], report: Report, options: Options
+    batches: Generator[pa.RecordBatch], report: Report, options: Options
 ) -> Iterator[pa.RecordBatch]:
     """All batches that have rows, counted."""
-    with closing(results):  # also when somebody keeps the exception and its frames
-        for batches in results:
-            for batch in batches:
-                report.rows_out += batch.num_rows
-                check_rows_out(report, options)
-                if batch.num_rows:
-                    yield batch
+    with closing(batches):  # also when somebody keeps the exception and its frames
+        for batch in batches:
+            report.rows_out += batch.num_rows
+            check_rows_out(report, options)
+            if batch.num_rows:
+                yield batch
 
 
 def check_rows_out(report: Report, options: Options) -> None:

@@ -21,6 +21,7 @@ from .block import Block, Blocks, Terms, offsets
 from .candidates import Candidates, Contest
 from .kernels import judge as kernel
 from .kernels import strips
+from .latest import Latest
 from .question import Question
 from .side import Side
 
@@ -50,9 +51,11 @@ class Judge:
         self.probe = Blocks(sides[probe], seen, _facing(sides[probe].grid, probe))
         self.base = Blocks(sides[self.base_name], seen, sides[self.base_name].grid)
         self.contest = Contest(question, probe)
-        self._stored = (sides[probe].attributes, sides[self.base_name].attributes)
+        self.stored = (sides[probe].attributes, sides[self.base_name].attributes)
         self.is_fused = self.terms.is_compiled or mode != "best"
         is_distance = self.terms.is_compiled and list(self.terms.kinds) == [kernel.INT_DISTANCE]
+        self.latest: Latest | None = None
+        """How one match of each row is chosen, where one is enough."""
         self._finds_nearest = is_distance and mode == "best" and self.base.is_one_integer
 
     def search(
@@ -74,6 +77,7 @@ class Judge:
         """
         limit = probe.rows if limit is None else limit
         down, up = reach or offsets(self.probe, probe, base)
+        pieces = np.array([[0, base.rows]]) if base.pieces is None else base.pieces
         is_nearest = self._finds_nearest and not (probe.is_flat or base.is_flat)
         room = capacity
         while first < limit:
@@ -83,9 +87,10 @@ class Judge:
             mode = MODES[self.mode] if self.is_fused else kernel.ALL
             following, count, needed = kernel.judge(
                 probe.cells, probe.order, probe.ints, probe.floats,
-                base.cells, base.ints, base.floats,
+                base.cells, base.ints, base.floats, pieces,
                 down, up, self.terms.int_bounds, self.terms.float_bounds,
-                self.terms.kinds, self.terms.columns, mode, is_nearest, strips.FEW_ROWS,
+                self.terms.kinds, self.terms.columns, self.terms.nonzero_ints,
+                self.terms.nonzero_floats, mode, is_nearest, strips.FEW_ROWS,
                 first, limit, *orders, out_probe, out_base, out_keys,
             )  # fmt: skip
             if needed:
@@ -93,7 +98,7 @@ class Judge:
                 continue
             found = Candidates(out_probe[:count], out_base[:count], out_keys[:count])
             if not self.is_fused:
-                found = self.contest.best(self.contest.evaluated(found, *rows, self._stored))
+                found = self.contest.best(self.contest.evaluated(found, *rows, self.stored))
             yield Found(first, following, found)
             first, room = following, capacity
 

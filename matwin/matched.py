@@ -25,6 +25,26 @@ class Matched:
     base_rows: pa.RecordBatch
     candidates: Candidates
     unmatched: Int64s
+    stretch: Stretch | None = None
+    """What there is in place of both where every row has one match at most."""
+
+    def places(self, rows: Int64s) -> Int64s | slice:
+        """Ascending probe rows, as a slice where output may share their memory."""
+        if self.stretch is None or not self.stretch.is_shared or len(rows) == 0:
+            return rows
+        first, last = int(rows[0]), int(rows[-1])
+        return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Probe rows from `first` on, which stay where they lie, with the base row of each or a
+    negative number."""
+
+    first: int
+    mates: Int64s
+    is_shared: bool
+    """Whether output may share their memory: nothing is read after them that would need it."""
 
 
 Finish = Callable[[Matched], Result]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from matwin.scheduler import MODES
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.machine import free_memory
 from matwin.storage.materialize import FORMS
-from matwin.storage.pool import smallest_budget
+from matwin.storage.pool import FRAMES_MIN, smallest_budget
 from matwin.storage.trace import check_target
 from matwin.storage.units import (
     HOW_TO_WRITE,
@@ -24,9 +24,48 @@ from matwin.storage.units import (
     shown,
 )
 
+from .hints import unexpected
 from .report import Report
+from .shares import HALF
 
 MEMORY_MIN, MEMORY_MAX = 16 * 2**20, 64 * 2**30
+PAGE_MIN, PAGE_MAX = 1 << 12, 1 << 18
+
+
+Materialize: TypeAlias = Literal["auto", "standard", "grid", "slab"]
+Schedule: TypeAlias = Literal["auto", "gallop", "crabstep", "lookahead"]
+
+
+class JoinOptions(TypedDict, total=False):
+    """Keyword arguments that every join takes; none of them changes the result.
+
+    * `memory`: how much the join may take, such as ``"512MiB"`` or a number of bytes; by default a
+      quarter of what is free.  What does not fit goes to `scratch`.
+    * `page_size`: the size of a page on disk, by default 256 KiB, or less in a small budget.
+    * `materialize`: how windows lie on pages: ``"standard"``, ``"grid"`` or ``"slab"``; ``"auto"``
+      decides by how the rows come.
+    * `schedule`: in which order pages are visited: ``"gallop"``, ``"crabstep"`` or
+      ``"lookahead"``; ``"auto"`` takes the cheapest.
+    * `scratch`: the folder for pages, by default the system's for temporary files.
+    * `trace`: a file for every page event, for ``matwin trace``.
+    * `threads`: how many to use, by default one for each core, at most 8.
+    * `progress`: called with the `Report`, about ten times a second.
+    * `report`: a `matwin.Report()` to be filled; a result has one anyway.
+    * `max_output_rows`: an error beyond so many rows, in place of a full disk.
+    * `max_delay`: how long the results of live streams may wait, such as ``"2s"``.
+    """
+
+    memory: int | str | None
+    page_size: int | str | None
+    materialize: Materialize
+    schedule: Schedule
+    scratch: str | Path | None
+    trace: str | Path | None
+    threads: int | None
+    progress: Callable[[Report], None] | None
+    report: Report | None
+    max_output_rows: int | None
+    max_delay: Duration | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +73,10 @@ class Options:
     """How a join runs; none of it changes the result."""
 
     memory: int | str | None = None
-    page_size: int | str = "256KiB"
-    materialize: str = "auto"
-    schedule: str = "auto"
+    page_size: int | str | None = None
+    """The size of a page; None is 256 KiB, or less where the memory is too small for such pages."""
+    materialize: Materialize = "auto"
+    schedule: Schedule = "auto"
     scratch: str | Path | None = None
     trace: str | Path | None = None
     """Where the page events go.  A join that reads its sources twice (``how="inner"`` of bestmatch)
@@ -67,10 +107,10 @@ class Options:
             raise InputError(f"progress={self.progress!r}: give a function of one report")
         _whole("threads", self.threads)
         _whole("max_output_rows", self.max_output_rows)
-        page_bytes = parse_size(self.page_size)
-        if page_bytes < 1 << 12:
-            raise InputError(f"page_size={self.page_size!r}: the smallest that works is 4KiB")
         memory = _memory() if self.memory is None else parse_size(self.memory)
+        page_bytes = _page_within(memory) if self.page_size is None else parse_size(self.page_size)
+        if page_bytes < PAGE_MIN:
+            raise InputError(f"page_size={self.page_size!r}: the smallest that works is 4KiB")
         smallest = smallest_budget(page_bytes)
         if self.memory is None:
             memory = max(memory, smallest)
@@ -94,15 +134,19 @@ class Options:
         return self.trace is not None or self.materialize != "auto" or self.schedule != "auto"
 
 
-def options_of(join: str, given: dict[str, Any]) -> Options:
+def half_of(options: Options) -> Options:
+    """The options with half of the memory; pages are smaller where that is too little for them."""
+    memory = max(options.budget_bytes // HALF, smallest_budget(PAGE_MIN))
+    page = min(options.page_bytes, memory // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
+    return replace(options, memory=memory, page_size=page)
+
+
+def options_of(join: str, given: Mapping[str, Any]) -> Options:
     """The options of a join's keyword arguments."""
     known = [f.name for f in fields(Options) if f.init]
     for name in given:
         if name not in known:
-            raise TypeError(
-                f"{join}() got an unexpected keyword argument {name!r}; the options are "
-                f"{', '.join(known)}"
-            )
+            raise unexpected(join, name, known)
     return Options(**given)
 
 
@@ -120,6 +164,18 @@ def _seconds(delay: Any) -> float | None:
 def _memory() -> int:
     """A quarter of what is free to this process."""
     return max(MEMORY_MIN, min(free_memory() // 4, MEMORY_MAX))
+
+
+def _page_within(memory: int) -> int:
+    """The largest page, by halves of the usual one, that the memory can work with.
+
+    >>> _page_within(2**21) >> 10, _page_within(2**30) >> 10
+    (64, 256)
+    """
+    page = PAGE_MAX
+    while page > PAGE_MIN and smallest_budget(page) > memory:
+        page //= 2
+    return page
 
 
 def _one_of(name: str, given: object, allowed: tuple[str, ...]) -> None:

@@ -1,62 +1,58 @@
 """A direction on pages: both windows in the storage engine, judged by a scheduled walk.
 
-    windows ──fences──▶ reach ──▶ schedule ──walk──▶ pairs of pages ──kernel──▶ candidates
+    windows ──fences──▶ reach ──▶ schedule ──walk──▶ a probe page, and all base pages in frames
+                                                     that it meets ──kernel──▶ candidates
                                                                                    │
             probe page visited for the last time ◀── partial results of its rows ──┘
                        │
-                       └──▶ base rows of the survivors gathered, handed over, forgotten
+                       └──▶ base rows of the survivors gathered, handed over, forgotten;
+                            after the walk, where their pages are gone by then (`survivors`)
 
 An ε-join needs no state between visits: what a visit finds is handed over at once.  The best of a
 probe row are known only after the last visit of its page; until then they are partial results, kept
-as row numbers and keys (the base rows are read again when they are needed) and counted against the
-budget.  Gallop finishes a probe page before the next; other schedules read fewer pages and keep
-more pages open.  Where the partial results outgrow their share, the walk is broken off and what is
-not finished is judged in halves: fewer pages, then fewer rows at a time.
+as row numbers and keys (the base rows are read again when they are needed), within a share of the
+budget and beyond it on a file (`partials`).  Gallop finishes a probe page before the next; other
+schedules read fewer pages and keep more pages open.
 
-Invariants: what a probe row finds is handed over exactly once, whatever was broken off; partial
-results never take more than `partial_bytes`.
+Invariant: what a probe row finds is handed over exactly once.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.scheduler import Pair, Walk, reach_of
-from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, no_rows
-from matwin.storage.errors import BudgetError
+from matwin.scheduler import Pair, Reach, Walk, reach_of
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, no_rows
 from matwin.storage.frame import Pinned
 from matwin.storage.materialize import Window
 from matwin.storage.runs import PageRef
 from matwin.storage.store import Store
-from matwin.storage.units import format_size
 
-from .block import Block, Blocks
+from .block import Block
 from .candidates import Candidates, joined
 from .judge import Found, Judge
 from .matched import Finish, Matched, Result, unmatched_rows
-from .paging import Shares, planned
+from .paging import IN_FLIGHT, Shares, planned
+from .partials import Partials
 from .report import Report
 from .shares import MATCH_SHARE
 from .sizes import cuts
+from .slots import Placed, Slots
 from .state import Held
+from .survivors import ROW_BITS, Survivors
 
-ROW_BITS = 32
-_Task = tuple[int, int, int]  # a probe page, and which of its rows
-
-
-class TooManyTies(BudgetError):
-    """The best matches of a single row do not fit."""
-
-
-class _Overflow(Exception):
-    """The partial results have outgrown their share."""
+WHY = "rows of a match"
 
 
 class PagedDirection:
@@ -64,13 +60,15 @@ class PagedDirection:
 
     def __init__(
         self, judge: Judge, store: Store, names: dict[str, str], arrivals: dict[str, str], *,
-        materialize: str, schedule: str, threads: int, wants_unmatched: bool, report: Report,
+        materialize: str, schedule: str, threads: int, wants_unmatched: bool,
+        scratch: str | Path | None, report: Report,
     ) -> None:  # fmt: skip
         self.judge = judge
         self._store = store
         self._mode = schedule
         self._threads = threads
         self._wants_unmatched = wants_unmatched
+        self._scratch = scratch
         self._report = report
         self.feeds: Window | None = None
         """A window of another direction that gets rows while this one is judged."""
@@ -146,25 +144,27 @@ def _window(store: Store, name: str, blocks: Any, materialize: str, arrival: str
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Open:
-    """A probe page that has visits to come: what its rows have found so far."""
-
-    visits: int
-    candidates: Candidates | None = None
-    is_hit: Bools | None = None
-
-
 @dataclass(frozen=True, slots=True)
-class _Visit:
-    """What a worker has found in a pair of pages: the first portion, and where to go on."""
+class _Call:
+    """A probe page and base pages that are held together: what one kernel call judges."""
 
-    pair: Pair
-    found: Found
+    number: int
+    page: Pinned
+    mates: Sequence[Pinned]
+    numbers: Int64s
+    """The base pages by their numbers, in the order of `mates`."""
+    base: Block
+    starts: Int64s
+    """Where each of them begins in `base`."""
+
+    def places(self, at: Int64s) -> tuple[Int64s, Int64s]:
+        """Rows of `base` by the place of their page in `mates`, and by their place on it."""
+        mate = np.searchsorted(self.starts, at, "right") - 1
+        return mate, at - self.starts[mate]
 
 
 class _Step(Generic[Result]):
-    """One walk over the probe pages, or several where partial results outgrow their share."""
+    """One walk over the probe pages."""
 
     def __init__(
         self, direction: PagedDirection, probes: Sequence[PageRef], bases: Sequence[PageRef],
@@ -177,179 +177,214 @@ class _Step(Generic[Result]):
         self._bases = bases
         self._last = last
         self._finish = finish
-        self._open: dict[int, _Open] = {}
-        self._partial_bytes = 0
         self._widths = np.array([-(-ref.size // ref.rows) for ref in bases], np.int64)
+        self._probe_numbers = {ref.page_id: number for number, ref in enumerate(probes)}
         self._base_numbers = {ref.page_id: number for number, ref in enumerate(bases)}
         aside = direction.feeds.append_bytes if direction.feeds else 0
         self._shares = Shares.of(self._pool, self._judge, [*probes, *bases], aside)
+        contest, share = self._judge.contest, self._shares.partial_bytes
+        self._partials = Partials(contest, self._pool, share, direction._scratch)
+        self._survivors: Survivors | None = None
 
     def run(self) -> Iterator[Result]:
         """Judge every probe page."""
-        everyone = [(number, 0, ref.rows) for number, ref in enumerate(self._probes)]
-        todo = [everyone] if everyone else []
-        with self._pool.reserve(self._shares.reserved_bytes):
-            yield from self._all_of(todo)
-
-    def _all_of(self, todo: list[list[_Task]]) -> Iterator[Result]:
-        while todo:
-            tasks = todo.pop()
-            self._open = {}
-            try:
-                yield from self._walk(tasks)
-            except _Overflow:
-                rest = [task for task in tasks if task[0] in self._open]
-                todo += reversed(_halves(rest, self._pool.budget_bytes))
-            finally:
-                self._pool.give_back(self._partial_bytes)
-                self._partial_bytes = 0
-
-    def _walk(self, tasks: list[_Task]) -> Iterator[Result]:
-        """Walk some probe pages, or a stretch of rows of one of them."""
-        refs = [self._probes[number] for number, _, _ in tasks]
-        stretches = {number: (first, limit) for number, first, limit in tasks}
-        reach = reach_of(self._judge.probe.grid, refs, self._bases)
-        visits = _degrees(reach.triples(), len(refs))
-        self._open = {
-            task[0]: _Open(count) for task, count in zip(tasks, visits.tolist(), strict=True)
-        }
-        yield from self._lonely_pages(
-            [task for task, n in zip(tasks, visits, strict=True) if n == 0]
-        )
-        if reach.pairs == 0:
+        if not self._probes:
             return
-        report = self._direction._report
+        with self._pool.reserve(self._shares.reserved_bytes), closing(self._partials):
+            reach = reach_of(self._judge.probe.grid, self._probes, self._bases)
+            visits = np.zeros(len(self._probes), np.int64)
+            np.add.at(visits, reach.owners, reach.limit.astype(np.int64) - reach.first)
+            yield from self._lonely_pages(np.flatnonzero(visits == 0).tolist())
+            if reach.pairs:
+                yield from self._walk(reach, visits)
+
+    def _walk(self, reach: Reach, visits: Int64s) -> Iterator[Result]:
+        report, shares = self._direction._report, self._shares
         is_best = self._judge.mode == "best"
-        schedule = planned(reach, self._shares, self._direction._mode, is_best=is_best)
+        schedule = planned(reach, shares, self._direction._mode, is_best=is_best)
         report.decide(f"schedule: {schedule.mode}, {schedule.reason or 'as asked for'}")
         report.pairs_planned += reach.pairs
-        numbers = {self._probes[number].page_id: number for number, _, _ in tasks}
-        walk = Walk(self._pool, schedule, refs, self._bases, read_ahead=self._shares.read_ahead)
-        for visit in walk.each(
-            lambda pair: self._visit(pair, stretches[numbers[pair.left_ref.page_id]]),
-            workers=self._direction._threads,
-        ):
-            number = numbers[visit.pair.left_ref.page_id]
-            report.pairs_visited += 1
-            yield from self._taken(number, visit, stretches[number])
+        rows = max(ref.rows for ref in (*self._probes, *self._bases))
+        pages = len(self._probes) + len(self._bases)
+        slots = Slots(self._judge, min(shares.frames, pages), rows)
+        # Rows that are handed on to another window go with a note of all that they have found.
+        is_late = schedule.page_reads > schedule.pages_needed and self._direction.feeds is None
+        if is_best and is_late:
+            chunk = shares.frames - 1
+            self._survivors = Survivors(len(self._bases), chunk, self._direction._scratch)
+        walk = Walk(
+            self._pool, schedule, self._probes, self._bases, read_ahead=shares.read_ahead
+        )  # fmt: skip
+        with ThreadPoolExecutor(self._direction._threads, "matwin-visit") as executor:
+            for columns, _ in walk.together(columns=IN_FLIGHT):
+                for call, found in self._judged(slots, columns, executor):
+                    report.pairs_visited += len(call.mates)
+                    yield from self._taken(call, found)
+                    visits[call.number] -= len(call.mates)
+                    if visits[call.number] == 0:
+                        yield from self._finished(call.number, call.page.batch)
+        if self._survivors is not None:
+            with closing(self._survivors):
+                yield from self._late(self._survivors)
+        if self._partials.put_down_bytes:
+            report.decide("partial results: what outgrew their share was put down in a file")
 
-    def _visit(self, pair: Pair, stretch: tuple[int, int]) -> _Visit:
-        """The first portion of a pair of pages; runs on a worker.  Only numbers come back: output
-        rows are made one batch at a time, or the workers' would take most of a small budget."""
-        return _Visit(pair, next(self._search(pair, *stretch)))
+    # ── visits ───────────────────────────────────────────────────────────────────────────────
 
-    def _search(self, pair: Pair, first: int, limit: int) -> Iterator[Found]:
-        probe, base = _block(pair.left, self._judge.probe), _block(pair.right, self._judge.base)
+    def _judged(
+        self, slots: Slots, columns: Sequence[Sequence[Pair]], executor: ThreadPoolExecutor
+    ) -> Iterator[tuple[_Call, Found]]:
+        """The first portion of what each call finds, in order, on several threads.  Only numbers
+        come back: output rows are made one batch at a time, or the workers' would take most of a
+        small budget."""
+        calls = [call for pairs in columns for call in self._calls(slots, pairs)]
+        if len(calls) == 1:  # nothing to do meanwhile
+            yield calls[0], self._first(calls[0])
+            return
+        running: deque[tuple[_Call, Future[Found]]] = deque()
+        try:
+            for call in calls:
+                if len(running) == IN_FLIGHT:
+                    done, future = running.popleft()
+                    yield done, future.result()
+                running.append((call, executor.submit(self._first, call)))
+            while running:
+                done, future = running.popleft()
+                yield done, future.result()
+        finally:
+            # Their pages are let go next, so who is at work on them is waited for.
+            for _, future in running:
+                future.cancel()
+            wait([future for _, future in running])
+
+    def _calls(self, slots: Slots, pairs: Sequence[Pair]) -> Iterator[_Call]:
+        """A probe page with the base pages that it meets: as many in one call as a portion has room
+        for if one of its rows meets all of theirs, at least one."""
+        page, mates = pairs[0].left, [pair.right for pair in pairs]
+        slots.probe(page)
+        mates = [mates[at] for at in slots.in_order(mates)]
+        rows_max = self._shares.capacity if self._judge.is_fused else 0
+        widths = np.array([mate.batch.num_rows for mate in mates])
+        for start, limit in cuts(widths, len(mates), rows_max, len(mates)):
+            some = mates[start:limit]
+            numbers = np.array([self._base_numbers[mate.page_id] for mate in some])
+            number = self._probe_numbers[page.page_id]
+            yield _Call(number, page, some, numbers, *slots.base(some))
+
+    def _first(self, call: _Call) -> Found:
+        return next(self._search(call, 0))
+
+    def _search(self, call: _Call, first: int) -> Iterator[Found]:
+        placed: Placed = call.page.block
         return self._judge.search(
-            probe, base, (pair.left.batch, pair.right.batch), capacity=self._shares.capacity,
-            first=first, limit=limit, orders=self._orders(pair.left_ref), with_keys=True,
+            placed.block, call.base, (call.page.batch, call.mates[0].batch),
+            capacity=self._shares.capacity, first=first, orders=self._orders(call.number),
+            with_keys=True, reach=placed.reach,
         )  # fmt: skip
 
-    def _orders(self, ref: PageRef) -> tuple[int, int]:
+    def _orders(self, number: int) -> tuple[int, int]:
         """Rows below the page's own bound have been judged before."""
-        return ref.low, self._last
+        return self._probes[number].low, self._last
 
-    def _taken(self, number: int, visit: _Visit, stretch: tuple[int, int]) -> Iterator[Result]:
-        """Take what a visit found, and the rest of it where one portion was not enough."""
+    def _taken(self, call: _Call, found: Found) -> Iterator[Result]:
+        """Take what a call found, and the rest of it where one portion was not enough."""
         rest: Iterable[Found] = ()
-        if visit.found.limit < stretch[1]:
-            rest = self._search(visit.pair, visit.found.limit, stretch[1])
-        for found in chain([visit.found], rest):
-            if self._judge.mode == "all" and len(found.candidates):
-                yield self._handed_over(visit.pair, found)
-            self._note(number, visit.pair, found)
-        page = self._open[number]
-        page.visits -= 1
-        if page.visits == 0:
-            yield from self._finished(number, visit.pair.left.batch, stretch)
+        if found.limit < call.page.batch.num_rows:
+            rest = self._search(call, found.limit)
+        for portion in chain([found], rest):
+            if self._judge.mode == "all" and len(portion.candidates):
+                yield from self._handed_over(call, portion.candidates)
+            self._note(call, portion.candidates)
 
-    def _handed_over(self, pair: Pair, found: Found) -> Result:
+    def _handed_over(self, call: _Call, found: Candidates) -> Iterator[Result]:
+        """What was found, by base page."""
+        mates, rows = call.places(found.base)
+        order = np.argsort(mates, kind="stable")
+        ends = np.searchsorted(mates[order], np.arange(len(call.mates) + 1)).tolist()
         none = np.empty(0, np.int64)
-        return self._finish(Matched(pair.left.batch, pair.right.batch, found.candidates, none))
+        for mate, start, limit in zip(call.mates, ends, ends[1:], strict=False):
+            if start < limit:
+                own = order[start:limit]
+                part = Candidates(found.probe[own], rows[own], found.keys)
+                yield self._finish(Matched(call.page.batch, mate.batch, part, none))
 
-    def _note(self, number: int, pair: Pair, found: Found) -> None:
-        """Add what was found to the page's state."""
-        page, hits = self._open[number], found.candidates.probe
-        if self._judge.mode == "best" and len(hits):
-            self._merge(page, self._numbered(pair, found.candidates))
+    def _note(self, call: _Call, found: Candidates) -> None:
+        """Keep what the probe rows have found."""
+        if self._judge.mode == "best":
+            mates, rows = call.places(found.base)
+            places = rows | (call.numbers[mates] << ROW_BITS)
+            self._partials.add(
+                call.number, Candidates(found.probe, places, found.keys, found.boxes)
+            )
         elif self._judge.mode == "any" or self._direction._wants_unmatched:
-            if page.is_hit is None:
-                self._count(pair.left_ref.rows)
-                page.is_hit = np.zeros(pair.left_ref.rows, np.bool_)
-            page.is_hit[hits] = True
+            self._partials.add_hits(call.number, call.page.batch.num_rows, found.probe)
 
-    def _numbered(self, pair: Pair, found: Candidates) -> Candidates:
-        """Base rows by page and row."""
-        page = self._base_numbers[pair.right_ref.page_id]
-        return Candidates(found.probe, found.base | (page << ROW_BITS), found.keys, found.boxes)
+    # ── pages that are finished ──────────────────────────────────────────────────────────────
 
-    def _merge(self, page: _Open, new: Candidates) -> None:
-        old = page.candidates
-        merged = new if old is None else self._merged(old, new)
-        self._count(merged.size - (old.size if old else 0))
-        page.candidates = merged
-
-    def _merged(self, old: Candidates, new: Candidates) -> Candidates:
-        """Merge the rows that a portion is about; the others stay as they are."""
-        start = int(np.searchsorted(old.probe, new.probe[0]))
-        limit = int(np.searchsorted(old.probe, new.probe[-1], "right"))
-        if start == limit == len(old):
-            return joined([old, new])
-        merged = self._judge.contest.merged(old.slice(start, limit), new)
-        return joined([old.slice(0, start), merged, old.slice(limit, len(old))])
-
-    def _count(self, size: int) -> None:
-        """Count partial results against the budget."""
-        if size > 0 and self._partial_bytes + size > self._shares.partial_bytes:
-            raise _Overflow
-        if size > 0:
-            self._pool.take(size)
-        else:
-            self._pool.give_back(-size)
-        self._partial_bytes += size
-
-    def _finished(
-        self, number: int, rows: pa.RecordBatch, stretch: tuple[int, int]
-    ) -> Iterator[Result]:
+    def _finished(self, number: int, rows: pa.RecordBatch) -> Iterator[Result]:
         """Hand over the rows of a probe page that has been visited for the last time."""
-        page = self._open.pop(number)
-        found = page.candidates
-        size = found.size if found is not None else 0
-        size += rows.num_rows if page.is_hit is not None else 0
-        if found is not None:
-            yield from self._gathered(rows, found)
-        lonely = self._lonely(number, page, rows, stretch)
-        hits = np.empty(0, np.int64)
-        if self._judge.mode == "any" and page.is_hit is not None:
-            hits = np.flatnonzero(page.is_hit)
+        none = np.empty(0, np.int64)
+        if self._judge.mode != "best":
+            hits = np.flatnonzero(self._partials.taken_hits(number, rows.num_rows))
+            yield from self._without_mates(number, rows, (0, rows.num_rows), hits)
+            return
+        again = partial(self._evaluated, rows)
+        for first, limit, found in self._partials.taken(number, rows.num_rows, again):
+            if found is not None and self._survivors is not None:
+                self._survivors.add(number, found)
+            elif found is not None:
+                yield from self._gathered(rows, found)
+            hits = none if found is None else np.unique(found.probe)
+            yield from self._without_mates(number, rows, (first, limit), hits)
+
+    def _without_mates(
+        self, number: int, rows: pa.RecordBatch, stretch: tuple[int, int], hits: Int64s
+    ) -> Iterator[Result]:
+        """Rows that nobody's rows go with: the unmatched ones, and those of a semijoin."""
+        lonely = np.empty(0, np.int64)
+        if self._direction._wants_unmatched:
+            keys = self._judge.probe.side.order_keys(rows)
+            lonely = unmatched_rows(keys, self._orders(number), *stretch, hits)
+        hits = hits if self._judge.mode == "any" else hits[:0]
         if len(lonely) or len(hits):
             nobody = Candidates(hits, np.zeros(len(hits), np.int64), np.empty((0, 0), np.int64))
             yield self._finish(Matched(rows, self._direction.no_base_rows, nobody, lonely))
-        self._pool.give_back(size)
-        self._partial_bytes -= size
 
-    def _lonely(
-        self, number: int, page: _Open, rows: pa.RecordBatch, stretch: tuple[int, int]
-    ) -> Int64s:
-        if not self._direction._wants_unmatched:
-            return np.empty(0, np.int64)
-        keys = self._judge.probe.side.order_keys(rows)
-        orders = self._orders(self._probes[number])
-        hits = np.empty(0, np.int64)
-        if page.candidates is not None:
-            hits = np.unique(page.candidates.probe)
-        elif page.is_hit is not None:
-            hits = np.flatnonzero(page.is_hit)
-        return unmatched_rows(keys, orders, *stretch, hits)
-
-    def _lonely_pages(self, tasks: list[_Task]) -> Iterator[Result]:
+    def _lonely_pages(self, numbers: Sequence[int]) -> Iterator[Result]:
         """Hand over the rows of pages that meet no other page."""
-        for number, first, limit in tasks:
-            if self._direction._wants_unmatched or self._judge.mode == "any":
-                with self._pool.pin(self._probes[number].page_id, "meets no page") as page:
-                    yield from self._finished(number, page.batch, (first, limit))
-            else:
-                del self._open[number]
+        if not self._direction._wants_unmatched:
+            return
+        for number in numbers:
+            with self._pool.pin(self._probes[number].page_id, "meets no page") as page:
+                yield from self._finished(number, page.batch)
+
+    def _evaluated(self, rows: pa.RecordBatch, found: Candidates) -> Candidates:
+        """Candidates with what black boxes compare, read again."""
+        contest = self._judge.contest
+        if not contest.no_boxes():
+            return found
+        parts = []
+        for start, limit in self._portions(found.probe, found.base):
+            part = found.slice(start, limit)
+            base_rows, at = self._base_rows(part.base)
+            own = Candidates(part.probe, at, part.keys)
+            made = contest.evaluated(own, rows, base_rows, self._judge.stored)
+            parts.append(Candidates(part.probe, part.base, made.keys, made.boxes))
+        return joined(parts)
+
+    def _late(self, survivors: Survivors) -> Iterator[Result]:
+        """The pairs of all probe pages, by chunks of base pages."""
+        for lots in survivors.chunks():
+            with ExitStack() as stack:
+                held: dict[int, Pinned] = {}
+                for number, found in lots:
+                    for base in np.unique(found.base >> ROW_BITS).tolist():
+                        if base not in held:
+                            pin = self._pool.pin(self._bases[base].page_id, WHY)
+                            held[base] = stack.enter_context(pin)
+                    with self._pool.pin(self._probes[number].page_id, WHY) as page:
+                        again = self._evaluated(page.batch, found)
+                        yield from self._gathered(page.batch, again)
 
     def _gathered(self, rows: pa.RecordBatch, found: Candidates) -> Iterator[Result]:
         """Survivors with their base rows, a portion at a time."""
@@ -382,43 +417,12 @@ class _Step(Generic[Result]):
         for start, limit in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             these = order[start:limit]
             ref = self._bases[int(pages[these[0]])]
-            with self._pool.pin(ref.page_id, "rows of a match") as page:
+            with self._pool.pin(ref.page_id, WHY) as page:
                 parts.append(page.batch.take(pa.array(places[these] & ((1 << ROW_BITS) - 1))))
         at = np.empty(len(places), np.int64)
         at[order] = np.arange(len(places))
         return pa.concat_batches(parts), at[back]
 
 
-def _block(page: Pinned, blocks: Blocks) -> Block:
-    """A page's block: made once, and kept while the walk holds the page."""
-    if page.block is None:
-        page.block = blocks.of(page.batch)
-    block: Block = page.block
-    return block
-
-
 def _page_names(window: Window) -> list[str]:
     return [*window.grid.names, *(n for n in window.schema.names if n not in window.grid.names)]
-
-
-def _halves(tasks: list[_Task], budget_bytes: int) -> list[list[_Task]]:
-    """What is not finished, as two smaller lots: half the pages, or half the rows of one."""
-    if len(tasks) > 1:
-        middle = len(tasks) // 2
-        return [tasks[:middle], tasks[middle:]]
-    number, first, limit = tasks[0]
-    if limit - first <= 1:
-        raise TooManyTies(
-            f"the best matches of a single row do not fit their share of a budget of "
-            f"{format_size(budget_bytes)}; give at least twice as much",
-            smallest_bytes=2 * budget_bytes,
-        )
-    middle = (first + limit) // 2
-    return [[(number, first, middle)], [(number, middle, limit)]]
-
-
-def _degrees(triples: Any, pages: int) -> Int64s:
-    counts = np.zeros(pages, np.int64)
-    for left, first, limit in triples:
-        counts[left] += limit - first
-    return counts

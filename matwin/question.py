@@ -12,9 +12,9 @@ there once.  Other names that clash get the suffixes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -24,12 +24,16 @@ from matwin.storage.layout import check_names, check_storable
 from matwin.storage.names import repeated
 from matwin.storage.units import Tolerance
 
-from .attributes import Attribute, KeyPair, attributes_of, keys_of
+from .attributes import Attribute, KeyPair, attributes_of, filters_of, keys_of
+from .hints import how_hint
 from .orders import BlackBox, Measure
 
-BESTMATCH_HOWS = ("inner", "left", "right", "full")
+BestHow: TypeAlias = Literal["inner", "left", "right", "full"]
+EpsilonHow: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
+By: TypeAlias = "str | tuple[str, str] | Sequence[str | tuple[str, str]] | None"
+BESTMATCH_HOWS: tuple[str, ...] = get_args(BestHow)
+EPSILON_HOWS: tuple[str, ...] = get_args(EpsilonHow)
 RESERVED = "matwin "
-EPSILON_HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Question:
         how: str,
         best: bool,
         orders: Mapping[Any, object] | None = None,
+        where: Mapping[Any, Any] | None = None,
         keep_unmatched: bool = False,
         suffixes: tuple[str, str] = ("_left", "_right"),
         distances: bool = False,
@@ -64,12 +69,13 @@ class Question:
         """The question of the arguments, checked before any data is read."""
         hows = BESTMATCH_HOWS if best else EPSILON_HOWS
         if how not in hows:
-            raise InputError(f"how={how!r}; choose one of {', '.join(hows)}")
+            raise InputError(f"how={how!r}; choose one of {', '.join(hows)}{how_hint(how)}")
         if best and how == "inner" and keep_unmatched:
             raise InputError("keep_unmatched=True goes with how='left', 'right' or 'full'")
         question = cls(
             _plain(left, "left"), _plain(right, "right"),
-            attributes_of(left, right, on, orders), keys_of(left, right, by),
+            (*attributes_of(left, right, on, orders), *filters_of(left, right, where)),
+            keys_of(left, right, by),
             how, best, keep_unmatched, _checked_suffixes(suffixes), distances,
         )  # fmt: skip
         question._check_named_once()
@@ -78,9 +84,10 @@ class Question:
         return question
 
     def _check_named_once(self) -> None:
+        # An attribute may be compared with several others: a time with the start and the end.
         for side in ("left", "right"):
-            names = [getattr(a, side) for a in (*self.attributes, *self.keys)]
-            twice = repeated(names)
+            names = [*{getattr(a, side) for a in self.attributes}]
+            twice = repeated([*names, *(getattr(key, side) for key in self.keys)])
             if twice:
                 raise InputError(f"{side}: {twice} are named twice among on= and by=")
 
@@ -130,7 +137,7 @@ class Question:
     @property
     def measured(self) -> tuple[Attribute, ...]:
         """The attributes that get a distance column."""
-        return tuple(a for a in self.attributes if a.order.measure is not None)
+        return tuple(a for a in self.attributes if a.is_measured)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -162,8 +169,20 @@ class Question:
                 nullable = field.nullable or lacks_right
                 fields.append(field.with_name(right_names[field.name]).with_nullable(nullable))
         if self.distances:
-            fields += [pa.field(f"{a.name}_distance", a.distance_type) for a in self.measured]
+            names = self._distance_names()
+            fields += [
+                pa.field(name, a.distance_type)
+                for name, a in zip(names, self.measured, strict=True)
+            ]
         return pa.schema(fields)
+
+    def _distance_names(self) -> list[str]:
+        """By the left name, and by both where that stands twice."""
+        lefts = [a.left for a in self.measured]
+        return [
+            f"{a.left if lefts.count(a.left) == 1 else f'{a.left}_{a.right}'}_distance"
+            for a in self.measured
+        ]
 
     def swapped(self) -> Question:
         """The same question with the sides exchanged."""

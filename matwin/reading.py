@@ -20,6 +20,8 @@ import pyarrow as pa
 from matwin.storage.errors import InputError, MatwinError
 from matwin.storage.names import listed, repeated
 
+from .hints import did_you_mean
+from .row_groups import RowGroup
 from .shares import ROOMY, ReadShare
 from .sizes import plain_bytes
 
@@ -52,6 +54,16 @@ class Source(ABC):
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows; only these columns, in this order, if any are named."""
 
+    def row_groups(self, column: str) -> list[RowGroup] | None:
+        """What is known of a column's values without reading them, row group by row group."""
+        return None
+
+    def thinned(self, columns: Sequence[str], groups: int) -> Source | None:
+        """About so many row groups that stand for all rows; None where nobody knows that they do.
+
+        Their rows are for a sample: they are a part of the rows."""
+        return None
+
     def within(self: AnySource, share: ReadShare) -> AnySource:
         """The same rows, read in portions that take so much."""
         return replace(self, share=share)
@@ -69,8 +81,9 @@ class Source(ABC):
         known = set(self.schema.names)
         for column in columns or ():
             if column not in known:
+                near = did_you_mean(str(column), known)
                 raise InputError(
-                    f"{self.name}: column {column!r} is not there; there are "
+                    f"{self.name}: column {column!r} is not there{near}; there are "
                     f"{listed(self.schema.names)}"
                 )
 

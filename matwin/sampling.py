@@ -1,6 +1,7 @@
 """A sample of rows, by which they are divided.
 
     a source that can be read again, by columns   every n-th row of all: the whole is known
+    the same, whose row groups are alike          every n-th row of some row groups
     any other                                     every n-th row of what has been read so far
 
 Rows that come in some order, and most do, begin unlike they end.  So where it is cheap, all of a
@@ -21,6 +22,9 @@ from .side import Side
 from .sources import Source
 
 SAMPLE_ROWS = 20_000
+SAMPLE_GROUPS = 4
+"""Row groups of a file that are looked at where its statistics say that all are alike: of 100
+million rows, four in a hundred groups."""
 UNKNOWN = 16
 """A source of unknown length is taken for so many times what has been read of it."""
 
@@ -31,6 +35,8 @@ class Drawn:
 
     batches: Sequence[pa.RecordBatch]
     total: float
+    is_thinned: bool = False
+    """Whether only some row groups were looked at, which are like all others."""
 
 
 def drawn(
@@ -39,12 +45,15 @@ def drawn(
     """A sample of a side of which `held` has been read, which may be all of it."""
     names = cutting.columns(side)
     if not is_all and source.is_repeatable and source.rows_hint is not None:
-        return Drawn(_of_source(source, cutting.sides[side], names), float(source.rows_hint))
+        own = cutting.sides[side]
+        some = source.thinned([own.origin(name) for name in names], SAMPLE_GROUPS)
+        batches = _of_source(some or source, own, names)
+        return Drawn(batches, float(source.rows_hint), some is not None)
     rows = sum(batch.num_rows for batch in held)
     stride = max(1, rows // SAMPLE_ROWS)
     times = 1 if is_all else UNKNOWN
-    some = strided((batch.select(names) for batch in held), stride)
-    return Drawn(list(some), float(times * max(rows, 1)))
+    found = strided((batch.select(names) for batch in held), stride)
+    return Drawn(list(found), float(times * max(rows, 1)))
 
 
 def _of_source(source: Source, side: Side, names: Sequence[str]) -> list[pa.RecordBatch]:

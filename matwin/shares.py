@@ -25,6 +25,9 @@ OUTPUT_SHARE = 8
 """Output that is under way may take an eighth of the budget."""
 STEP_SHARE = 2
 """A step over pages pays once half the budget has come: the more, the seldomer they are read."""
+WAIT_SHARE = 8
+"""Live windows on pages: a step pays once the new rows are an eighth of the old ones, which it
+reads all.  A window is then about eight runs."""
 MATCH_SHARE = 32
 """Base rows of pairs that a walk has found are gathered a thirty-second at a time: what is handed
 over together is a batch, and the frames need the rest."""

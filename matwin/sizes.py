@@ -64,6 +64,12 @@ def fixed_bytes(schema: pa.Schema) -> tuple[int, list[int]]:
     return -(-bits // 8), others
 
 
+def has_whole_bytes(data_type: pa.DataType) -> bool:
+    """Whether all values of a type take the same number of whole bytes, of which an integer has as
+    many."""
+    return data_type.id in _FIXED and data_type.bit_width % 8 == 0
+
+
 def plain_bytes(batch: pa.RecordBatch) -> int:
     """The bytes of a batch's rows, decoded."""
     if not is_encoded(batch):

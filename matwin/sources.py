@@ -1,10 +1,13 @@
 """Sources: whatever a user has, as record batches with one schema.
 
     pa.Table, RecordBatch, Polars and pandas frames  ─▶ Held       in memory, zero-copy slices
+    list of dicts                                    ─▶ Held       made a table first
     RecordBatchReader, any other Arrow C stream      ─▶ Streamed   once
-    DuckDB relation                                  ─▶ Spooled    taken when first asked for
+    pyarrow Scanner                                  ─▶ Streamed   once
+    pyarrow Dataset                                  ─▶ Files, Scanned    by its fragments
+    DuckDB relation, Polars LazyFrame                ─▶ Spooled    taken when first asked for
     list, tuple, generator of batches                ─▶ Batches    as they come
-    path, list of paths, glob                        ─▶ Files      a bounded batch at a time
+    path, URI, folder, glob, list of them, "-"       ─▶ Files      a bounded batch at a time
 
 Invariants: every batch has the source's schema, is valid all the way down, has at least one and at
 most `ROWS_PER_BATCH` rows, and takes at most the portion that the source has been told (`within`),
@@ -28,11 +31,11 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .files import files_source
+from .frames import is_rows, pandas_table, rows_table
 from .reading import ROWS_PER_BATCH as ROWS_PER_BATCH
 from .reading import Source as Source
 from .reading import checked_schema, first_line, read, sliced, validated
-from .spool import Spooled, opened
+from .spool import Lazy, Relation, Spooled, opened
 
 IN_MEMORY = ("pandas", "polars")
 
@@ -46,21 +49,41 @@ def source_of(data: object, name: str) -> Source:
     if isinstance(data, Source):
         return data.called(name)
     if _is_path(data) or _is_list_of_paths(data):
+        from .files import files_source  # 40 ms for Parquet, CSV and object stores
+
         return files_source(data, name)
     if isinstance(data, pa.Table):
         return Held.of(data, name)
     if isinstance(data, pa.RecordBatch):
         return Held.of(_imported(lambda: pa.Table.from_batches([data]), name), name)
+    if _is_scanned(data, "Dataset") or _is_scanned(data, "Scanner"):
+        from .scans import dataset_source, scan_of
+
+        if _is_scanned(data, "Dataset"):
+            return dataset_source(data, name)
+        return _streamed(scan_of(data, name), name, data)
+    if _module(data) == "polars" and hasattr(data, "collect_schema") and hasattr(data, "sink_csv"):
+        return Spooled.of(Lazy(data), name)
     if hasattr(data, "__arrow_c_stream__"):
         return _stream_source(data, name)
     if hasattr(data, "__arrow_c_array__"):
         return source_of(_imported(lambda: pa.record_batch(data), name), name)
+    if is_rows(data):
+        return Held.of(rows_table(data, name), name)  # type: ignore[arg-type]
     if is_iterable_source(data):
         return Batches.of(data, name)
     raise InputError(
         f"{name}: a {type(data).__name__} is no source; give a table or anything with the Arrow "
-        "stream interface, a path, list or glob of Parquet, CSV or Arrow files, or an iterable of "
-        "record batches"
+        "stream interface, a path, folder, list or glob of Parquet, CSV, JSON lines or Arrow "
+        "files, a list of dicts, or an iterable of record batches"
+    )
+
+
+def _is_scanned(data: object, kind: str) -> bool:
+    """Whether something is a `Dataset` or a `Scanner` of pyarrow's, which nobody has to import for
+    the answer."""
+    return any(
+        base.__name__ == kind and base.__module__ == "pyarrow._dataset" for base in type(data).mro()
     )
 
 
@@ -117,14 +140,25 @@ def _is_list_of_paths(data: object) -> bool:
     return isinstance(data, list | tuple) and len(data) > 0 and all(map(_is_path, data))
 
 
+def _module(data: object) -> str:
+    return type(data).__module__.split(".")[0]
+
+
 def _stream_source(data: Any, name: str) -> Source:
-    module = type(data).__module__.split(".")[0]
+    module = _module(data)
     if module in ("duckdb", "_duckdb") and hasattr(data, "limit"):
-        return Spooled.of(data, name)
+        return Spooled.of(Relation(data), name)
+    if module == "pandas" and hasattr(data, "index"):
+        return Held.of(_imported(lambda: pandas_table(data), name), name)
     reader = data if isinstance(data, pa.RecordBatchReader) else opened(data, name)
     if module in IN_MEMORY:
         return Held.of(_imported(reader.read_all, name), name)
-    return Streamed(name, checked_schema(reader.schema, name), False, None, None, _Once(reader))
+    return _streamed(reader, name)
+
+
+def _streamed(reader: pa.RecordBatchReader, name: str, origin: object = None) -> Streamed:
+    schema = checked_schema(reader.schema, name)
+    return Streamed(name, schema, False, None, None, _Once(reader, origin))
 
 
 def _imported(make: Callable[[], Any], name: str) -> Any:

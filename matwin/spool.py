@@ -1,9 +1,9 @@
 """A query's result, kept from when it is first asked for.
 
 DuckDB allows one open result for each connection, and the two sides of a join usually share one.
-So the rows are taken in one go and the connection is free again:
+So the rows are taken in one go and the connection is free again.  The same for Polars' LazyFrames:
 
-    relation ─▶ │ batches in memory, a share │ the rest in a file without a name │
+    query ────▶ │ batches in memory, a share │ the rest in a file without a name │
                 └────────── read again from here, as often as asked ─────────────┘
 
 A second run of the query would be cheaper in space, but could give other rows.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -28,20 +28,71 @@ TEXT_ROWS = 128
 by itself, so fewer would not save much."""
 
 
+class Query(Protocol):
+    """Something that makes rows when it is asked."""
+
+    def schema(self, name: str) -> pa.Schema:
+        """Its columns, without its rows."""
+
+    def reader(self, rows: int, name: str) -> pa.RecordBatchReader:
+        """Its rows, so many at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A query of DuckDB's."""
+
+    relation: Any
+
+    def schema(self, name: str) -> pa.Schema:
+        return opened(self.relation.limit(0), name).schema  # closed at once: there is room for one
+
+    def reader(self, rows: int, name: str) -> pa.RecordBatchReader:
+        return self.relation.to_arrow_reader(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A `LazyFrame` of Polars'."""
+
+    frame: Any
+
+    def schema(self, name: str) -> pa.Schema:
+        try:
+            empty = self.frame.collect_schema().to_frame()
+        except Exception as e:  # plans a query, with errors of its own
+            raise InputError(f"{name}: its columns can't be had: {first_line(e)}") from e
+        return empty.to_arrow().schema
+
+    def reader(self, rows: int, name: str) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema(name), self._batches(rows, name))
+
+    def _batches(self, rows: int, name: str) -> Iterator[pa.RecordBatch]:
+        has_batches = hasattr(self.frame, "collect_batches")  # Polars before 1.34 has none
+        try:
+            for frame in (
+                self.frame.collect_batches(chunk_size=rows)
+                if has_batches
+                else [self.frame.collect()]
+            ):
+                # Not by its Arrow stream: views of 128 rows hold the texts of all others, and each
+                # was put down with them (200 MB of texts took minutes).
+                yield from frame.to_arrow().to_batches()
+        except Exception as e:  # runs a whole query, with errors of its own
+            raise InputError(f"{name}: its rows can't be had: {first_line(e)}") from e
+
+
 @dataclass(frozen=True)
 class Spooled(Source):
-    """The rows of a DuckDB relation."""
+    """The rows of a query."""
 
-    query: Any
+    query: Query
     kept: list[_Kept] = field(default_factory=list)  # empty until the rows are asked for
 
     @classmethod
-    def of(cls, query: Any, name: str) -> Spooled:
-        """The source of a relation; its columns are asked for, its rows not yet."""
-        reader = opened(query.limit(0), name)
-        schema = checked_schema(reader.schema, name)
-        del reader  # the connection has room for one
-        return cls(name, schema, True, None, None, query)
+    def of(cls, query: Query, name: str) -> Spooled:
+        """The source of a query; its columns are asked for, its rows not yet."""
+        return cls(name, checked_schema(query.schema(name), name), True, None, None, query)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         self.check_columns(columns)
@@ -54,15 +105,16 @@ class Spooled(Source):
         yield from read(self.kept[0], columns, self.name, self.share.portion_bytes)
 
     def _opened(self) -> pa.RecordBatchReader:
-        rows = _rows_at_a_time(self.schema, self.share.portion_bytes)
+        rows = rows_at_a_time(self.schema, self.share.portion_bytes)
         try:
-            return self.query.to_arrow_reader(rows)
+            return self.query.reader(rows, self.name)
         except Exception as e:  # runs a whole query, with errors of its own
             raise InputError(f"{self.name}: its rows can't be had: {first_line(e)}") from e
 
 
-def _rows_at_a_time(schema: pa.Schema, portion_bytes: int) -> int:
-    """How many rows to ask for; left to itself DuckDB hands over a million."""
+def rows_at_a_time(schema: pa.Schema, portion_bytes: int) -> int:
+    """How many rows to ask for; left to themselves DuckDB hands over a million, and Arrow's
+    scans 131,072."""
     try:
         width = sum(max(int(field.type.bit_width) // 8, 1) for field in schema)
     except ValueError:  # a column of texts or lists

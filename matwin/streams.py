@@ -23,10 +23,10 @@ window joins read live streams by threads of their own (`operators.wjoin.inbox`)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds, shown
 
+from .hints import did_you_mean
 from .shares import ReadShare
 from .sources import Batches, Source, is_iterable_source, source_of
 
@@ -162,8 +163,8 @@ def stream(
     source: object,
     *,
     on: str | None = None,
-    order: Order | str = "sorted",
-    late: str = "error",
+    order: Order | Literal["sorted"] = "sorted",
+    late: Literal["error", "drop"] = "error",
     schema: pa.Schema | None = None,
     name: str | None = None,
     live: bool | None = None,
@@ -185,9 +186,11 @@ def stream(
     if schema is not None and not isinstance(schema, pa.Schema):
         raise InputError(f"schema is a {type(schema).__name__}; give a pyarrow.Schema")
     inner = _inner(source, promise, name or "stream", schema)
-    if on is not None and on not in inner.schema.names:
+    names = inner.schema.names
+    if on is not None and on not in names:
+        near = did_you_mean(str(on), names)
         raise InputError(
-            f"{inner.name}: column {on!r} is not there; there are {listed(inner.schema.names)}"
+            f"{inner.name}: column {on!r} is not there{near}; there are {listed(names)}"
         )
     is_live = isinstance(inner, Batches) if live is None else bool(live)
     return Stream(
@@ -283,3 +286,8 @@ def _exact_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     if not array.cast(given.type).equals(given):
         raise ValueError(f"{given[0]} and others have more digits; declare a finer type")
     return array
+
+
+def is_live(sources: Iterable[object]) -> bool:
+    """Whether one of them may go on for ever."""
+    return any(isinstance(source, Stream) and source.is_live for source in sources)

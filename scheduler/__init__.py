@@ -3,16 +3,11 @@
 It never touches a column value.  Planning is pure; only `walk` does I/O.
 """
 
-from matwin.storage.compiled import drop_stale
-
-from .board import replay
 from .choose import MODES, plan
 from .fences import reach_of
 from .reach import Reach
 from .schedule import Move, PageAt, Schedule, Step
 from .walk import Pair, Walk, frames_for
-
-drop_stale(replay)  # before anything here runs
 
 __all__ = [
     "MODES",

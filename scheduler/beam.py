@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .board import NOBODY, Graph, UInt8s, pair_number
 from .reach import Int, Int32s, Int64s
@@ -83,7 +84,7 @@ def beam(
     return _beam(graph, frames, width, weight, order, tie_break)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _beam(
     graph: Graph, frames: Int, width: Int, weight: Floats, order: Int32s, tie_break: Real
 ) -> tuple[Int32s, Int32s]:
@@ -134,7 +135,7 @@ def _beam(
     return loads, victims
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _states(graph: Graph, frames: Int, width: Int) -> States:
     nodes = len(graph.degree)
     states = States(
@@ -153,7 +154,7 @@ def _states(graph: Graph, frames: Int, width: Int) -> States:
     return states
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _moves(capacity: Int) -> Moves:
     return Moves(
         np.empty(capacity, np.int32),
@@ -165,7 +166,7 @@ def _moves(capacity: Int) -> Moves:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _partners(nodes: Int) -> Partners:
     return Partners(
         np.empty(nodes, np.int32),
@@ -175,7 +176,7 @@ def _partners(nodes: Int) -> Partners:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _copy(source: States, state: Int, target: States, to: Int) -> None:
     for pair in range(source.is_done.shape[1]):
         target.is_done[to, pair] = source.is_done[state, pair]
@@ -190,7 +191,7 @@ def _copy(source: States, state: Int, target: States, to: Int) -> None:
     target.mark[to] = source.mark[state]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _propose(
     graph: Graph,
     states: States,
@@ -247,7 +248,7 @@ def _propose(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _gather(graph: Graph, states: States, state: Int, weight: Floats, partners: Partners) -> Int:
     """Find the pages that meet one in a frame; how many there are."""
     to_do, place, is_done = states.to_do[state], states.place[state], states.is_done[state]
@@ -276,7 +277,7 @@ def _gather(graph: Graph, states: States, state: Int, weight: Floats, partners: 
     return seen
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _uses(graph: Graph, states: States, state: Int, partners: Partners) -> Floats:
     """For each frame, how much the next loads would make of its page; at most 1."""
     is_done, slots, pairs = states.is_done[state], states.slots[state], partners.pairs
@@ -296,7 +297,7 @@ def _uses(graph: Graph, states: States, state: Int, partners: Partners) -> Float
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _finished(states: States, state: Int) -> Int:
     """A page in a frame that is done, or NOBODY."""
     for slot in range(states.in_use[state]):
@@ -305,7 +306,7 @@ def _finished(states: States, state: Int) -> Int:
     return NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _fresh(states: States, state: Int, order: Int32s) -> Int:
     """Where to begin: with a page that meets few."""
     to_do = states.to_do[state]
@@ -314,7 +315,7 @@ def _fresh(states: States, state: Int, order: Int32s) -> Int:
     return order[states.fresh[state]]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _offer(
     moves: Moves,
     start: Int,
@@ -342,7 +343,7 @@ def _offer(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _worst_first(moves: Moves, start: Int, count: Int) -> None:
     worst = start
     for at in range(start + 1, count):
@@ -356,12 +357,12 @@ def _worst_first(moves: Moves, start: Int, count: Int) -> None:
     _swap(moves.mark, start, worst)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _swap(values: npt.NDArray[Any], one: Int, other: Int) -> None:
     values[one], values[other] = values[other], values[one]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _put(
     moves: Moves,
     at: Int,
@@ -381,7 +382,7 @@ def _put(
     moves.mark[at] = mark
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _hash(number: Int) -> Int:
     """splitmix64."""
     x = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
@@ -390,7 +391,7 @@ def _hash(number: Int) -> Int:
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _best(moves: Moves, count: Int, width: Int) -> Int64s:
     """The best moves that lead to different states, the best first."""
     order = np.arange(count)
@@ -416,7 +417,7 @@ def _best(moves: Moves, count: Int, width: Int) -> Int64s:
     return order[:found]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _apply(graph: Graph, states: States, state: Int, moves: Moves, move: Int) -> None:
     """Make a move on a board."""
     node, victim = moves.node[move], moves.victim[move]

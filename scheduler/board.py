@@ -24,7 +24,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .reach import Int, Int32s, Int64s, Reach
 
@@ -95,7 +96,7 @@ def _graph(
     return Graph(own[0], table, *all_, degree, int(lengths.sum()), left_nodes)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def transposed(
     starts: Int64s, first: Int32s, limit: Int32s, rights: Int
 ) -> tuple[Int64s, Int32s, Int32s]:
@@ -142,7 +143,7 @@ def board_of(graph: Graph, frames: int) -> Board:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def pair_number(own_starts: Int64s, own: Int64s, left_nodes: Int, one: Int, other: Int) -> Int:
     """The number of a pair of nodes, or NOBODY when they are not within reach.
 
@@ -162,7 +163,7 @@ def pair_number(own_starts: Int64s, own: Int64s, left_nodes: Int, one: Int, othe
     return own[low, 2] + partner - own[low, 0]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def evict(board: Board, node: Int) -> None:
     """Take a node out of its frame."""
     at = board.place[node]
@@ -173,7 +174,7 @@ def evict(board: Board, node: Int) -> None:
     board.place[node] = NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def load(board: Board, node: Int, partners: Int32s) -> Int:
     """Put a node into a frame and mark the pairs that this completes.
 
@@ -200,7 +201,7 @@ def load(board: Board, node: Int, partners: Int32s) -> Int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _mark(
     is_done: UInt8s, to_do: Int64s, pair: Int, node: Int, partner: Int, partners: Int32s, found: Int
 ) -> Int:
@@ -214,7 +215,7 @@ def _mark(
     return found + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def only_for_room(nodes: Int32s, victims: Int32s, frames: Int) -> Int32s:
     """When each page really has to leave: as late as the frames allow, in the same order.
 
@@ -237,7 +238,7 @@ def only_for_room(nodes: Int32s, victims: Int32s, frames: Int) -> Int32s:
     return leaving
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def replay(
     board: Board, nodes: Int32s, victims: Int32s, start: Int, room: Int
 ) -> tuple[Int, Int64s, Int32s, Int32s]:
@@ -266,7 +267,7 @@ def replay(
     return start + made, ends[:made], owners[:used], partners[:used]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def replay_in_order(
     board: Board, nodes: Int32s, victims: Int32s, start: Int, room: Int, cursor: Int64s
 ) -> tuple[Int, Int64s, Int32s, Int32s]:

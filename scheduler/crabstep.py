@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .board import NOBODY, Board, Graph, UInt8s, board_of, evict, load, pair_number
 from .reach import Int, Int32s, Int64s
@@ -47,7 +48,7 @@ def crabstep(graph: Graph, frames: int) -> tuple[Int32s, Int32s, Int32s]:
     return _crabstep(board_of(graph, frames), frames, 2 * graph.pairs)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _crabstep(board: Board, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s, Int32s]:
     graph = board.graph
     log = Log(
@@ -79,7 +80,7 @@ def _crabstep(board: Board, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s
     return log.nodes[:count].copy(), log.victims[:count].copy(), log.modes[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _bring_owner(board: Board, log: Log, frames: Int, owner: Int, column: Int) -> None:
     """Load the column's page, in place of the one before if there is one to replace."""
     if board.place[owner] >= 0:
@@ -92,7 +93,7 @@ def _bring_owner(board: Board, log: Log, frames: Int, owner: Int, column: Int) -
     _move(board, log, owner, victim, GALLOP)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _sidestep(board: Board, log: Log, owner: Int) -> Int:
     """Stream the following pages past those in frames; the last one streamed."""
     stream = np.int64(owner)
@@ -105,7 +106,7 @@ def _sidestep(board: Board, log: Log, owner: Int) -> Int:
     return stream
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _coming(board: Board, log: Log, owner: Int) -> Int32s:
     """The pages that have something to do with one in a frame, but for the column's own."""
     graph, slots, place, is_done = board.graph, board.slots, board.place, board.is_done
@@ -128,7 +129,7 @@ def _coming(board: Board, log: Log, owner: Int) -> Int32s:
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _move(board: Board, log: Log, node: Int, victim: Int, mode: Int) -> None:
     at = log.made[0]
     log.nodes[at], log.victims[at], log.modes[at] = node, victim, mode
@@ -146,7 +147,7 @@ def _move(board: Board, log: Log, node: Int, victim: Int, mode: Int) -> None:
         log.queue[1] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _has_finished(board: Board, log: Log) -> bool:
     """Whether a page in a frame is done, forgetting those that have left already."""
     while log.queue[0] < log.queue[1] and board.place[log.finished[log.queue[0]]] < 0:
@@ -154,7 +155,7 @@ def _has_finished(board: Board, log: Log) -> bool:
     return bool(log.queue[0] < log.queue[1])
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _finished(board: Board, log: Log) -> Int:
     """The page in a frame that was done first, or NOBODY."""
     if not _has_finished(board, log):

@@ -28,9 +28,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
-from numba import njit
 
 from matwin.storage.grid import FIRST_CELL, LAST_CELL, Grid
+from matwin.storage.kernel import kernel
 from matwin.storage.runs import PageRef
 
 from .reach import Int, Int64s, Reach
@@ -95,7 +95,7 @@ def _bounds(grid: Grid, refs: Sequence[PageRef]) -> Int64s:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _meeting(bounds: Int64s, first: Int64s, last: Int64s) -> Int64s:
     """Rows of left page, first and limit: the intervals of one run's pages that are met."""
     found = np.empty((len(bounds) + 16, 3), np.int64)
@@ -125,7 +125,7 @@ def _meeting(bounds: Int64s, first: Int64s, last: Int64s) -> Int64s:
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _skipped(bounds: Int64s, first: Int64s, last: Int64s, right: Int, limit: Int) -> Int:
     """How many pages from here on can't be met: pages that follow each other are like one page
     from the first's first cell to the last's last, and mostly all of them are far off."""
@@ -136,7 +136,7 @@ def _skipped(bounds: Int64s, first: Int64s, last: Int64s, right: Int, limit: Int
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _outer(bounds: Int64s, first: Int64s, last: Int64s) -> tuple[Int, Int]:
     """The places of the run between which all pages lie that can be met, by their order alone."""
     dimensions = len(bounds)
@@ -171,7 +171,7 @@ def _outer(bounds: Int64s, first: Int64s, last: Int64s) -> tuple[Int, Int]:
     return start, low
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _is_less(one: Int64s, other: Int64s) -> bool:
     for k in range(len(one)):
         if one[k] != other[k]:
@@ -179,7 +179,7 @@ def _is_less(one: Int64s, other: Int64s) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _meets(bounds: Int64s, first: Int64s, last: Int64s) -> bool:
     """Whether cells exist between the fences of both pages that are within reach of each other."""
     situations = 1 << BOTH_AT_BOTH
@@ -196,7 +196,7 @@ def _meets(bounds: Int64s, first: Int64s, last: Int64s) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _following(bounds: Int64s, first: Int, last: Int, situation: Int) -> Int:
     """The situations that some choice of both coordinates in one dimension leads to."""
     following = 0
@@ -211,7 +211,7 @@ def _following(bounds: Int64s, first: Int, last: Int, situation: Int) -> Int:
     return following
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _chosen(first: Int, last: Int, tight: Int, choice: Int) -> tuple[Int, Int, Int]:
     """The coordinates from which to which a choice goes, and where it leaves the cell: at the first
     fence (0), at the last (1) or between (2).  An empty range where there is no such choice."""
@@ -230,7 +230,7 @@ def _chosen(first: Int, last: Int, tight: Int, choice: Int) -> tuple[Int, Int, I
     return 1, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _reached(bounds: Int64s, tight: Int, choice: Int) -> tuple[Int, Int, Int]:
     """What a choice of the left coordinate reaches, and where it leaves the cell."""
     low, high, left = _chosen(bounds[FIRST], bounds[LAST], tight, choice)

@@ -17,7 +17,8 @@ In a self-join the column's page keeps a frame and any page, former columns too,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .board import NOBODY, Graph
 from .reach import Int, Int32s
@@ -29,7 +30,7 @@ def gallop(graph: Graph, frames: int) -> tuple[Int32s, Int32s]:
     return nodes[:count].copy(), victims[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _gallop(graph: Graph, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s, int]:
     nodes = np.empty(moves_max, np.int32)
     victims = np.empty(moves_max, np.int32)
@@ -73,7 +74,7 @@ def _gallop(graph: Graph, frames: Int, moves_max: Int) -> tuple[Int32s, Int32s, 
     return nodes, victims, moves
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _link(older: Int32s, newer: Int32s, node: Int) -> None:
     """The node becomes the newest."""
     end = len(newer) - 1
@@ -82,13 +83,13 @@ def _link(older: Int32s, newer: Int32s, node: Int) -> None:
     older[end] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _unlink(older: Int32s, newer: Int32s, node: Int) -> None:
     newer[older[node]], older[newer[node]] = newer[node], older[node]
     newer[node] = older[node] = NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _oldest(older: Int32s, newer: Int32s) -> Int:
     """The oldest leaves; the column's own page is not in the ring."""
     node = newer[len(newer) - 1]

@@ -14,7 +14,8 @@ pages a little longer.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .board import NOBODY, Board, UInt8s, evict, load
 from .reach import Int, Int32s, Int64s, Reach
@@ -44,7 +45,7 @@ def carried_out(
     return _carried_out(board, groups, starts, frames, *moves)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _carried_out(
     board: Board, groups: Int32s, starts: Int64s, frames: Int, loads: Int32s, victims: Int32s
 ) -> tuple[Int32s, Int32s]:
@@ -73,7 +74,7 @@ def _carried_out(
     return nodes[:made].copy(), leaving[:made].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _dispensable(board: Board, groups: Int32s, is_here: UInt8s) -> Int:
     """A page that is done, or else one whose group has left."""
     gone = NOBODY

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -83,6 +84,15 @@ class Thresholds:
         return found
 
 
+@lru_cache(maxsize=64)
+def _thresholds(
+    bounds: tuple[Number, ...], halo: Halo, limits: Limits
+) -> tuple[Thresholds, Thresholds]:
+    """Kept, because it is asked for with every portion of rows, bound by bound in Python."""
+    first = Thresholds.of(bounds, halo.hi, 1, limits)
+    return first, Thresholds.of(bounds, halo.lo, -1, limits)
+
+
 def _moved(bound: Number, by: Number, direction: int) -> Number:
     moved = bound + by
     if by == 0 or not isinstance(moved, float):
@@ -119,8 +129,7 @@ class Group:
 
     def thresholds(self, halo: Halo, limits: Limits = INT64) -> tuple[Thresholds, Thresholds]:
         """What tells a row's first strip, and its last."""
-        first = Thresholds.of(self.bounds, halo.hi, 1, limits)
-        return first, Thresholds.of(self.bounds, halo.lo, -1, limits)
+        return _thresholds(self.bounds, halo, limits)
 
     def strips(self, values: Values, halo: Halo) -> tuple[Int64s, Int64s]:
         """The first and last strip of each row."""

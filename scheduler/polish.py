@@ -15,7 +15,8 @@ repeated while it helps.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .board import NOBODY, Board, Graph, board_of, evict, load
 from .reach import Int, Int32s, Int64s
@@ -33,7 +34,7 @@ def polish(graph: Graph, frames: int, nodes: Int32s, victims: Int32s) -> tuple[I
     return nodes, victims
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _polished(board: Board, frames: Int, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int32s]:
     """One round."""
     pages, starts = _needed(board, nodes, victims)
@@ -68,7 +69,7 @@ def _polished(board: Board, frames: Int, nodes: Int32s, victims: Int32s) -> tupl
     return loads[:moves], leaving[:moves]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _needed(board: Board, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int64s]:
     """The pages that each move's visits need, one move after the other."""
     partners = np.empty(len(board.slots), np.int32)
@@ -90,7 +91,7 @@ def _needed(board: Board, nodes: Int32s, victims: Int32s) -> tuple[Int32s, Int64
     return pages[:used], starts
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _following(pages: Int32s, total: Int) -> Int64s:
     """Where each page is needed next; beyond the end for never."""
     following = np.empty(len(pages), np.int64)
@@ -101,7 +102,7 @@ def _following(pages: Int32s, total: Int) -> Int64s:
     return following
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _furthest(resident: Int32s, next_use: Int64s) -> Int:
     best = 0
     for slot in range(1, len(resident)):

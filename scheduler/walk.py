@@ -8,9 +8,8 @@ holds for a walk is never more than ``schedule.frames + read_ahead`` pages.  `fr
 many frames a budget allows.
 
 Pairs come to one consumer, one by one (`pairs`) or as many as are in frames together (`together`),
-or to a kernel on several threads (`each`), whose results leave in the order of the schedule.  A
-page whose visits are still running is not let go.  Whatever fails, the file, the kernel or the
-consumer, every pin is released.
+and their pages are held until it asks for more.  Whatever fails, the file or the consumer, every
+pin is released.
 
 Pages that are in frames already when the walk begins cost no read, so that the pool may read fewer
 pages than planned, but never more.
@@ -20,12 +19,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import groupby, islice
-from typing import TypeVar
+from itertools import chain, groupby, islice
 
 import numpy as np
 
@@ -42,7 +40,6 @@ from .schedule import LEFT, RIGHT, Move, PageAt, Schedule, Stretch
 
 READ_AHEAD = 2
 NAMES_SHOWN = 6
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +130,10 @@ class Walk:
                     yield pair
                     self._note("visited", pair)
 
-    def together(self, columns: int = 1) -> Iterator[tuple[list[Pair], bool]]:
-        """Pairs whose pages are all in frames: of up to `columns` left pages everything that they
-        meet (True), or, where that does not fit the frames, some of what one of them meets."""
+    def together(self, columns: int = 1) -> Iterator[tuple[list[list[Pair]], bool]]:
+        """Pairs whose pages are all in frames, a list for each left page: of up to `columns` left
+        pages everything that they meet (True), or, where that does not fit the frames, some of what
+        they meet (False)."""
         with self._started() as loader:
             lot = _Lot(self._schedule.reach, columns)
             while (move := loader.coming) is not None:
@@ -147,52 +145,20 @@ class Walk:
             yield from self._handed_over(lot.rest())
 
     def _handed_over(
-        self, lots: Iterable[tuple[list[Pair], bool]]
-    ) -> Iterator[tuple[list[Pair], bool]]:
-        for pairs, is_whole in lots:
-            for pair in pairs:
+        self, lots: Iterable[tuple[list[list[Pair]], bool]]
+    ) -> Iterator[tuple[list[list[Pair]], bool]]:
+        for columns, is_whole in lots:
+            for pair in chain.from_iterable(columns):
                 self._note("visit", pair)
-            yield pairs, is_whole
-            for pair in pairs:
+            yield columns, is_whole
+            for pair in chain.from_iterable(columns):
                 self._note("visited", pair)
-
-    def each(self, kernel: Callable[[Pair], Result], *, workers: int = 2) -> Iterator[Result]:
-        """What the kernel makes of every pair, in the order of the schedule."""
-        whole_number(workers, "workers")
-        if workers < 1:
-            raise InputError(f"workers={workers}: at least one is needed")
-        return self._each(kernel, workers)
-
-    def _each(self, kernel: Callable[[Pair], Result], workers: int) -> Iterator[Result]:
-        running: deque[tuple[Pair, Future[Result]]] = deque()
-        with self._started() as loader, ThreadPoolExecutor(workers, "matwin-visit") as executor:
-            try:
-                while (move := loader.coming) is not None:
-                    while any(loader.leaving in pair.page_ids for pair, _ in running):
-                        yield running.popleft()[1].result()
-                    self._take(loader, move)
-                    for left, right in move.visits:
-                        pair = self._pair(loader, left, right)
-                        running.append((pair, executor.submit(self._visit, kernel, pair)))
-                        if len(running) > 2 * workers:
-                            yield running.popleft()[1].result()
-                while running:
-                    yield running.popleft()[1].result()
-            finally:
-                for _, future in running:
-                    future.cancel()
 
     def _take(self, loader: _Loader, move: _Load) -> None:
         if move.begins is not None:
             why = f"{move.begins.mode}: {move.begins.reason}"
             self._pool.note("mode", self._left_name, why, mate=(self._right_name, -1))
         loader.take()
-
-    def _visit(self, kernel: Callable[[Pair], Result], pair: Pair) -> Result:
-        self._note("visit", pair)
-        result = kernel(pair)
-        self._note("visited", pair)
-        return result
 
     def _pair(self, loader: _Loader, left: int, right: int) -> Pair:
         left_ref, right_ref = self._left[left], self._right[right]
@@ -295,43 +261,56 @@ class _Lot:
         edges = reach.limit.astype(np.int64) - reach.first
         self._to_come = np.bincount(reach.owners, edges, reach.left_pages).astype(np.int64)
         self._columns = columns
-        self._whole: list[Pair] = []
+        self._whole: list[list[Pair]] = []
         self._pages: set[PageId] = set()
-        self._lefts = 0
         self._open: dict[int, list[Pair]] = {}
+        self._lefts: dict[PageId, dict[int, None]] = {}  # of each page the open ones it is in
         self._begun: set[int] = set()  # left pages of which some pairs have been handed over
 
     def add(self, left: int, pair: Pair) -> None:
         """One more pair of a left page."""
-        own = self._open.setdefault(left, [])
-        own.append(pair)
+        self._open.setdefault(left, []).append(pair)
+        for page in pair.page_ids:
+            self._lefts.setdefault(page, {})[left] = None
         self._to_come[left] -= 1
         if self._to_come[left] == 0 and left not in self._begun:
-            self._whole += self._open.pop(left)
-            self._pages.update(page for p in self._whole[-len(own) :] for page in p.page_ids)
-            self._lefts += 1
+            own = self._closed(left)
+            self._whole.append(own)
+            self._pages.update(page for p in own for page in p.page_ids)
 
-    def full(self) -> Iterator[tuple[list[Pair], bool]]:
-        """The whole left pages as one list, once they are as many as are wanted."""
-        if self._lefts >= self._columns:
+    def full(self) -> Iterator[tuple[list[list[Pair]], bool]]:
+        """The whole left pages, once they are as many as are wanted."""
+        if len(self._whole) >= self._columns:
             yield from self._poured()
 
-    def leaving(self, page: PageId | None) -> Iterator[tuple[list[Pair], bool]]:
+    def leaving(self, page: PageId | None) -> Iterator[tuple[list[list[Pair]], bool]]:
         """What has to be handed over before a page leaves."""
+        if page is None:
+            return
         if page in self._pages:
             yield from self._poured()
-        for left, pairs in list(self._open.items()):
-            if any(page in pair.page_ids for pair in pairs):
-                yield self._open.pop(left), False
-                self._begun.add(left)
+        lefts = list(self._lefts.get(page, ()))
+        if lefts:
+            self._begun.update(lefts)
+            yield [self._closed(left) for left in lefts], False
 
-    def rest(self) -> Iterator[tuple[list[Pair], bool]]:
+    def rest(self) -> Iterator[tuple[list[list[Pair]], bool]]:
         """All that is left."""
         yield from self._poured()
-        yield from ((pairs, False) for pairs in self._open.values())
+        if self._open:
+            yield list(self._open.values()), False
 
-    def _poured(self) -> Iterator[tuple[list[Pair], bool]]:
-        whole, self._whole, self._pages, self._lefts = self._whole, [], set(), 0
+    def _closed(self, left: int) -> list[Pair]:
+        pairs = self._open.pop(left)
+        for page in dict.fromkeys(page for pair in pairs for page in pair.page_ids):
+            own = self._lefts[page]
+            del own[left]
+            if not own:
+                del self._lefts[page]
+        return pairs
+
+    def _poured(self) -> Iterator[tuple[list[list[Pair]], bool]]:
+        whole, self._whole, self._pages = self._whole, [], set()
         if whole:
             yield whole, True
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal.isal_zlib import crc32
 
+from .checksum import crc32
 from .errors import InputError
 
 Int64s = npt.NDArray[np.int64]
@@ -121,10 +121,15 @@ def key_code(column: pa.Array, name: str, *, salt: int = 0) -> Int64s:
     """
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    if is_numeric(column.type):
+    if has_own_code(column.type):
         return order_key(column)
-    codes = hash_bytes(_as_bytes(column, name), salt)
+    codes = hash_bytes(key_bytes(column, name), salt)
     return codes if column.null_count == 0 else np.where(_valid(column), codes, NO_VALUE)
+
+
+def has_own_code(data_type: pa.DataType) -> bool:
+    """Whether the values of an equality key are their own codes."""
+    return is_numeric(data_type) or bool(pa.types.is_boolean(data_type))
 
 
 def _valid(column: pa.Array) -> Bools:
@@ -132,7 +137,8 @@ def _valid(column: pa.Array) -> Bools:
     return valid
 
 
-def _as_bytes(column: pa.Array, name: str) -> pa.Array:
+def key_bytes(column: pa.Array, name: str) -> pa.Array:
+    """The values of an equality key that is not a number, as bytes: equal where they are."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     try:

@@ -12,13 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+_looked_at: set[Path] = set()
+
 
 def drop_stale(function: Any) -> int:
     """Delete what was compiled from the function's folder before its newest file; how many files.
 
-    `function` is any compiled function of the folder; nothing of it has run yet.
+    `function` is any compiled function of the folder; nothing of it has run yet.  A folder is
+    looked at once.
     """
     folder = Path(function.py_func.__code__.co_filename).parent
+    if folder in _looked_at:
+        return 0
+    _looked_at.add(folder)
     kept = Path(function.stats.cache_path)
     newest = max((file.stat().st_mtime for file in folder.glob("*.py")), default=0.0)
     dropped = 0

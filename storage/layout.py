@@ -35,8 +35,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from isal.isal_zlib import crc32  # zlib's CRC-32, at 11.7 GB/s instead of 3.7
 
+from .checksum import crc32
 from .columns import Int64s, is_plain
 from .errors import CorruptPage, InputError
 from .names import listed, repeated
@@ -116,11 +116,6 @@ def encode_page(
     return _encoded(page_id, batch, fence, _directory(keys[:-1], batch.num_rows), mark), fence
 
 
-def encode_rows(page_id: PageId, batch: pa.RecordBatch, mark: int) -> pa.Buffer:
-    """The bytes of a page of rows in no order: without cells, and with a fence of nothing."""
-    return _encoded(page_id, batch, Fence((), (), 0, 0), np.empty(0, "<u2"), mark)
-
-
 def _encoded(
     page_id: PageId, batch: pa.RecordBatch, fence: Fence, directory: npt.NDArray[np.uint16],
     mark: int,
@@ -195,6 +190,24 @@ def check_page(page: Buffer, page_id: PageId, where: str) -> None:
     if (window, number) != page_id:
         raise CorruptPage(
             f"{where}: {_name(page_id)} holds {_name(PageId(window, number))}; {_REMEDY}"
+        )
+
+
+class Piece(NamedTuple):
+    """Some bytes of a loose page, which have a checksum of their own: they are read alone."""
+
+    page_id: PageId
+    start: int
+    size: int
+    checksum: int
+
+
+def check_piece(data: Buffer, piece: Piece, where: str) -> None:
+    """Raise `CorruptPage` unless the bytes are those that were written."""
+    if len(data) != piece.size or crc32(memoryview(data)) != piece.checksum:
+        raise CorruptPage(
+            f"{where}: the checksum of {_name(piece.page_id)} is wrong in the {piece.size} bytes "
+            f"from {piece.start} on; {_REMEDY}"
         )
 
 

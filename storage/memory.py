@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from .errors import CorruptPage
-from .layout import PageId, check_page
+from .layout import PageId, Piece, check_page, check_piece
 from .pagefile import check_page_size
 
 
@@ -47,9 +47,14 @@ class MemoryPageFile:
         check_page(page, page_id, self.where)
         return pa.py_buffer(bytearray(page))
 
-    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
-        """The bytes of several pages, as `read` gives them."""
-        return [self.read(page_id) for page_id in pages]
+    def read_pieces(self, pieces: Sequence[Piece]) -> list[pa.Buffer]:
+        """Pieces of loose pages, checked, in memory of their own."""
+        read = []
+        for piece in pieces:
+            page = self.pages.get(piece.page_id, b"")
+            read.append(pa.py_buffer(bytearray(page[piece.start : piece.start + piece.size])))
+            check_piece(read[-1], piece, self.where)
+        return read
 
     def free(self, pages: Iterable[PageId]) -> None:
         """Give up pages: those of a complete step once the next one is complete."""

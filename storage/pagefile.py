@@ -22,8 +22,9 @@ import errno
 import struct
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ import pyarrow as pa
 from .env import DATA, MAP_FIRST, Environment
 from .errors import CorruptPage, InputError, StoreError
 from .inherit import agreed, inherited
-from .layout import PARTS_MAX, PageId, check_page, used_bytes
+from .layout import PARTS_MAX, PageId, Piece, check_page, check_piece, used_bytes
 from .owner import Owner
 from .records import (
     COMPLETE_KEY,
@@ -75,8 +76,8 @@ class PageFile(Protocol):
     def read(self, page_id: PageId) -> pa.Buffer:
         """The page's bytes, checked, in memory of their own."""
 
-    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
-        """The bytes of several pages, as `read` gives them."""
+    def read_pieces(self, pieces: Sequence[Piece]) -> list[pa.Buffer]:
+        """Pieces of loose pages, checked, in memory of their own."""
 
     def free(self, pages: Iterable[PageId]) -> None:
         """Give up pages: those of a complete step once the next one is complete."""
@@ -237,27 +238,38 @@ class LmdbPageFile:
         check_page(page, page_id, self.where)
         return page
 
-    def read_all(self, pages: Sequence[PageId]) -> list[pa.Buffer]:
-        """The bytes of several pages, as `read` gives them, in one transaction."""
-        if any(page_id in self._parts for page_id in pages):
-            return [self.read(page_id) for page_id in pages]
-        by_key = {_record_key(page_id, 0): page_id for page_id in pages}
-        found = (self._env or self._open()).read_all(
-            list(by_key), lambda key, view: (by_key[key], self._first_part(view, by_key[key]))
-        )
-        read = dict(found)
-        for page_id in pages:
-            if page_id not in read:
-                raise self._missing(page_id, 0)
-            check_page(read[page_id], page_id, self.where)
-        return [read[page_id] for page_id in pages]
+    def read_pieces(self, pieces: Sequence[Piece]) -> list[pa.Buffer]:
+        """Pieces of loose pages, checked, in memory of their own; read in one transaction."""
+        lot = pa.allocate_buffer(sum(piece.size for piece in pieces))
+        target = np.frombuffer(lot, np.uint8)
+        wanted = list(_stretches(pieces, record_bytes(self.page_size)))
+        todo = iter(wanted)
+
+        def copied(key: bytes, view: memoryview) -> bool:
+            stretch = next(todo)
+            limit = stretch.begin + stretch.size
+            if stretch.key != key or len(view) < limit:
+                return False
+            part = np.frombuffer(view, np.uint8)[stretch.begin : limit]
+            target[stretch.at : stretch.at + stretch.size] = part
+            return True
+
+        keys = [stretch.key for stretch in wanted]
+        found = (self._env or self._open()).read_all(keys, copied) if keys else []
+        if len(found) < len(keys) or not all(found):
+            at = found.index(False) if False in found else len(found)
+            raise self._missing(wanted[at].page_id, 0)
+        ends = accumulate((piece.size for piece in pieces), initial=0)
+        read = [lot.slice(at, piece.size) for at, piece in zip(ends, pieces, strict=False)]
+        for piece, buffer in zip(pieces, read, strict=True):
+            check_piece(buffer, piece, self.where)
+        return read
 
     def _first_part(self, view: memoryview, page_id: PageId) -> pa.Buffer:
         """What the page has in its first record."""
         used = used_bytes(view, page_id, self.where)
         size = record_bytes(self.page_size)
-        length = min(used, size) if page_id.window in self._loose else size
-        if used < 64 or used > PARTS_MAX * size or len(view) != length:
+        if used < 64 or used > PARTS_MAX * size or len(view) != size:
             raise CorruptPage(
                 f"{self.where}: page {page_id.page} of window {page_id.window} claims {used} "
                 f"bytes in records of {len(view)}; the file is damaged"
@@ -413,6 +425,28 @@ class _Records:
 
 def _record_key(page_id: PageId, part: int) -> bytes:
     return _RECORD_KEY.pack(b"\x01", page_id.window, page_id.page, part)
+
+
+class _Stretch(NamedTuple):
+    """Bytes of one record, and where they go."""
+
+    key: bytes
+    page_id: PageId
+    begin: int
+    size: int
+    at: int
+
+
+def _stretches(pieces: Sequence[Piece], size: int) -> Iterator[_Stretch]:
+    """Where the bytes of pieces stand, in records of `size` bytes."""
+    at = 0
+    for page_id, start, length, _ in pieces:
+        limit = start + length
+        while start < limit:
+            part, begin = divmod(start, size)
+            more = min(size - begin, limit - start)
+            yield _Stretch(_record_key(page_id, part), page_id, begin, more, at)
+            start, at = start + more, at + more
 
 
 def _copy(view: memoryview, target: npt.NDArray[np.uint8], at: int, length: int) -> int | None:

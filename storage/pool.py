@@ -39,7 +39,7 @@ import pyarrow as pa
 from .counters import Counters
 from .errors import BudgetError, InputError, StoreError
 from .frame import Frame, Kind, Pinned
-from .layout import Page, PageId, decode_page, schema_mark
+from .layout import Page, PageId, Piece, decode_page, schema_mark
 from .pagefile import TRANSACTION_BYTES_MAX, PageFile
 from .replacer import LeastRecentlyUsed, Replacer
 from .trace import NO_MATE, NoTrace, Trace
@@ -160,21 +160,27 @@ class BufferPool:
             self._unchecked.pop(page_id, None)
         return page
 
-    def hand_over(self, pages: Sequence[PageId], why: str = "") -> list[Page]:
-        """Pages for whoever has reserved room for them: the pool holds them no longer."""
+    def copied(self, pieces: Sequence[Piece]) -> list[pa.Buffer]:
+        """Copies of pieces of loose pages, for whoever has reserved room for them."""
+        found: list[pa.Buffer | None] = []
         with self._lock:
-            held = {}
+            for page_id, start, size, _ in pieces:
+                frame = self._resident(page_id)
+                data = None if frame is None else frame.data
+                # A slice would keep the whole page's memory, which nobody would count.
+                found.append(data and pa.py_buffer(data.slice(start, size).to_pybytes()))
+        missing = [piece for piece, data in zip(pieces, found, strict=True) if data is None]
+        read = iter(self.file.read_pieces(missing))
+        return [next(read) if data is None else data for data in found]
+
+    def finish(self, pages: Sequence[PageId], why: str = "") -> None:
+        """Give up pages of which every piece has been copied: each counts as read once."""
+        with self._lock:
             for page_id in pages:
                 frame = self._resident(page_id)
-                if frame is not None:
-                    held[page_id] = frame.data
                 for event in ("read" if frame is None else "hit", "pin", "unpin"):
                     self._count(event, page_id, frame, why)
-        missing = [page_id for page_id in pages if page_id not in held]
-        held.update(zip(missing, self.file.read_all(missing), strict=True))
-        found = [self._decoded(page_id, held[page_id]) for page_id in pages]
         self.drop(pages, why)
-        return found
 
     def prefetch(self, page_id: PageId) -> bool:
         """Read a page into a frame without pinning it; False where there is no room."""

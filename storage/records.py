@@ -17,8 +17,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from isal.isal_zlib import crc32
-
+from .checksum import crc32
 from .errors import CorruptPage, StoreError
 
 FILE_VERSION = 2

@@ -257,5 +257,6 @@ def limits_of(tolerance: Any, field: pa.Field) -> tuple[int | float, int | float
         if hi < 0:
             raise InputError(f"column {field.name!r}: the tolerance {shown(tolerance)} is negative")
     if lo > hi:
-        raise InputError(f"column {field.name!r}: the tolerance {shown(tolerance)} admits nothing")
+        told = f"from {lo} to {hi}" if isinstance(tolerance, Counts) else shown(tolerance)
+        raise InputError(f"column {field.name!r}: the tolerance {told} admits nothing")
     return lo, hi

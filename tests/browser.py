@@ -18,6 +18,7 @@ import pytest
 
 from matwin.tools import cli
 
+SCREENSHOTS = Path(__file__).resolve().parents[1] / "build" / "trace-screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = [
     "--no-sandbox",
@@ -90,7 +91,9 @@ class Watch:
 
 
 @contextmanager
-def opened(browser: Any, file: Path, *, state: str = "ready", **options: Any) -> Iterator[Any]:
+def opened(
+    browser: Any, file: Path, *, state: str = "ready", fragment: str = "", **options: Any
+) -> Iterator[Any]:
     """The page of a file, once it says that it is ready; checked for faults when it is left."""
     options = {"viewport": {"width": 1440, "height": 1000}, **options}
     context = browser.new_context(**options)
@@ -98,7 +101,7 @@ def opened(browser: Any, file: Path, *, state: str = "ready", **options: Any) ->
     try:
         page = context.new_page()
         watch.listen(page)
-        page.goto(file.as_uri(), timeout=120_000)
+        page.goto(file.as_uri() + fragment, timeout=120_000)
         settled = "body:not([data-state=loading])"
         page.wait_for_selector(settled, state="attached", timeout=120_000)
         found = page.get_attribute("body", "data-state")
@@ -107,3 +110,36 @@ def opened(browser: Any, file: Path, *, state: str = "ready", **options: Any) ->
         watch.check(file)
     finally:
         context.close()
+
+
+# ── what tests do with the page of a trace ───────────────────────────────────────────────────────
+
+
+def cursor(page: Any) -> int:
+    return int(page.get_attribute("body", "data-cursor"))
+
+
+def seek(page: Any, at: int) -> None:
+    """Move the scrubber, as a pointer would, and wait for the page to follow."""
+    page.locator("#scrubber").evaluate(
+        "(scrubber, at) => { scrubber.value = at; scrubber.dispatchEvent(new Event('input')); }", at
+    )
+    at_cursor(page, at)
+
+
+def at_cursor(page: Any, at: int) -> None:
+    page.wait_for_selector(f'body[data-cursor="{at}"]')
+
+
+def frames_pass(page: Any, count: int = 5) -> None:
+    page.evaluate(
+        """async (count) => {
+            for (let at = 0; at < count; at++) await new Promise(requestAnimationFrame);
+        }""",
+        count,
+    )
+
+
+def screenshot(page: Any, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
+from matwin.storage import kernel
+
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
@@ -27,6 +29,9 @@ settings.register_profile(  # a first failure, unshrunk
     phases=[Phase.generate],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# What a user gets beyond a few rows; tests/model/test_plain_kernels.py runs the rest.
+kernel.PLAIN_SECONDS = 0.0
 
 # Whatever runs in the background may have been told to ignore signals, and so would our children.
 for number, usual in (

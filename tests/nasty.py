@@ -121,6 +121,7 @@ FILES: dict[str, tuple[str, Callable[[Path, int, int], None]]] = {
     "parquet plain": (
         "x.parquet", lambda *a: parquet(*a, distinct=True, compression="zstd", use_dictionary=False)
     ),
+    "dataset": ("x.parquet", parquet),
     "parquet columns": ("x.parquet", parquet_columns),
     "parquet lists": ("x.parquet", parquet_lists),
     "parquet late": ("x.parquet", parquet_late),
@@ -306,10 +307,10 @@ def read(kind: str, path: str, rows: int, width: int, memory: int) -> dict[str, 
 def _source(kind: str, path: str, rows: int, width: int) -> Any:
     if kind not in FILES:
         return {**MADE, **FRAMES}[kind](rows, width)
-    if kind == "jsonl":
-        from matwin.tools.jsonl import JsonLinesFile
+    if kind == "dataset":
+        import pyarrow.dataset as ds
 
-        return JsonLinesFile.of(path, "left", None)
+        return ds.dataset(path)
     return path
 
 

@@ -27,7 +27,9 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from matwin.attributes import Attribute
+from matwin.bounds import Strict, nonzero, strict
 from matwin.orders import (
+    Indifferent,
     MinDistance,
     Minimize,
     PartialOrder,
@@ -39,6 +41,7 @@ from matwin.orders import (
     youngest,
 )
 from matwin.question import BESTMATCH_HOWS, EPSILON_HOWS, Question
+from matwin.result import Result
 
 Row = tuple[Any, ...]
 Pair = tuple[int, int]
@@ -48,11 +51,12 @@ NAN = ("NaN",)
 # ── the oracle ───────────────────────────────────────────────────────────────────────────────
 
 
-def oracle(left: pa.Table, right: pa.Table, question: Question) -> list[Row]:
+def oracle(left: pa.Table, right: pa.Table, question: Question, ties: Any = "all") -> list[Row]:
     """The rows that have to come out, as tuples in the order of the question's schema."""
     values = [_values(left, right, attribute) for attribute in question.attributes]
     eligible = _eligible(left, right, question, values)
     chosen = _best(eligible, values, question) if question.best else eligible
+    chosen = _without_ties(chosen, values, question, ties)
     lines = _lines(left.num_rows, right.num_rows, eligible, chosen, question)
     shown = _shown(left, right, question)
     return [_row(i, j, shown, question, values) for i, j in lines]
@@ -91,7 +95,7 @@ def _eligible(
 
 
 def _is_near(left: Any, right: Any, attribute: Attribute) -> bool:
-    if left is None or right is None:
+    if left is None or right is None or (attribute.is_nonzero and left == right):
         return False
     return attribute.lo is None or bool(attribute.lo <= right - left <= attribute.hi)
 
@@ -128,10 +132,37 @@ def _best(
     return best
 
 
+def _without_ties(
+    chosen: list[Pair], values: list[tuple[list[Any], list[Any]]], question: Question, ties: Any
+) -> list[Pair]:
+    """Of each row's best pairs those that `ties` keeps: one attribute after the other, then an
+    end of the other side's order."""
+    probe = 0 if question.how == "left" else 1
+    names = [attribute.name for attribute in question.attributes]
+    for word in [ties] if isinstance(ties, str) else ties:
+        if word == "all":
+            continue
+
+        def is_beaten(pair: Pair, word: str = word, rivals: list[Pair] = chosen) -> bool:
+            own = [rival for rival in rivals if rival[probe] == pair[probe]]
+            if word in ("first", "last"):
+                end = (min if word == "first" else max)(rival[1 - probe] for rival in own)
+                return pair[1 - probe] != end
+            at = names.index(word)
+            (lefts, rights), attribute = values[at], question.attributes[at]
+            mine = lefts[pair[0]], rights[pair[1]]
+            return any(not _is_as_good(attribute, mine, (lefts[i], rights[j])) for i, j in own)
+
+        chosen = [pair for pair in chosen if not is_beaten(pair)]
+    return chosen
+
+
 def _is_as_good(attribute: Attribute, one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     match attribute.order:
         case MinDistance():
             return bool(abs(one[1] - one[0]) <= abs(other[1] - other[0]))
+        case Indifferent():
+            return True
         case Youngest():
             return bool(max(one) >= max(other))
         case Minimize(function):
@@ -204,9 +235,9 @@ def _distance(attribute: Attribute, left: Any, right: Any) -> Any:
 # ── bags ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_bag(rows: pa.Table | pa.RecordBatchReader | Iterable[Row]) -> Counter[Row]:
+def as_bag(rows: pa.Table | pa.RecordBatchReader | Result | Iterable[Row]) -> Counter[Row]:
     """Rows and how often each occurs; NaN equals NaN, -0.0 equals 0.0, null equals null."""
-    if isinstance(rows, pa.RecordBatchReader):
+    if isinstance(rows, pa.RecordBatchReader | Result):
         rows = rows.read_all()
     if isinstance(rows, pa.Table):
         columns = [plain_values(column) for column in rows.columns]
@@ -358,21 +389,30 @@ def tolerances(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     """Tolerances as a user may write them for a column of this type."""
     if pa.types.is_floating(data_type):
         usual = [0.0, 0.1, 0.3, 1, (-0.2, 0.0), (0.1, 0.3), 1e308, 1e16]
-        return st.sampled_from([*usual, 1e-10, (0.1, 0.1000001), (0, None), (None, -0.1)])
+        odd = [strict(0.1), strict(-0.2, 0.0), strict(None, 0), nonzero(0.3), nonzero((0, 0.2))]
+        return st.sampled_from([*usual, 1e-10, (0.1, 0.1000001), (0, None), (None, -0.1), *odd])
     if pa.types.is_date32(data_type):
-        return st.sampled_from(["1d", "3d", 0, ("-2d", "0d")])
+        return st.sampled_from(["1d", "3d", 0, ("-2d", "0d"), strict("2d"), nonzero("2d")])
     if pa.types.is_temporal(data_type):
         unit = data_type.unit
         one, five = f"1{unit}", np.timedelta64(5, unit)
         few = [one, pa.scalar(3, pa.duration(unit)), (f"-2{unit}", 0), (one, five)]
+        few += [strict(one), strict(f"-2{unit}", one), nonzero(one)]
         return st.sampled_from(["0s", *few, np.timedelta64(1, "s"), ("-1h", "0s")])
     usual = [0, 1, 3, 2.5, (-2, 0), (1, 5), (-5, -1), 2**63, 2**65]
-    return st.sampled_from([*usual, (1, 2), (-10, -2), (0, None), (None, -1)])
+    odd = [strict(1), strict(2.5), strict(-3, 1), strict(0, None), nonzero(2), nonzero((-3, 0))]
+    return st.sampled_from([*usual, (1, 2), (-10, -2), (0, None), (None, -1), *odd])
 
 
 def has_two_limits(tolerance: Any) -> bool:
     """Whether a tolerance ends on both sides, as that of a stream must."""
+    if isinstance(tolerance, Strict):
+        return tolerance.lo is not None and tolerance.hi is not None
     return not isinstance(tolerance, tuple) or None not in tolerance
+
+
+FILTERS = [nonzero(), nonzero(1), 0, (0, None), strict(0, None), strict(1)]
+"""What `where` may demand of both rows' `id`."""
 
 
 @dataclass(frozen=True)
@@ -387,12 +427,15 @@ class Case:
     @property
     def question(self) -> Question:
         """What the arguments mean."""
-        return Question.of(self.left.schema, self.right.schema, best=self.best, **self.arguments)
+        asked = {name: value for name, value in self.arguments.items() if name != "ties"}
+        return Question.of(self.left.schema, self.right.schema, best=self.best, **asked)
 
     @property
     def expected(self) -> Counter[Row]:
         """What has to come out."""
-        return as_bag(oracle(self.left, self.right, self.question))
+        return as_bag(
+            oracle(self.left, self.right, self.question, self.arguments.get("ties", "all"))
+        )
 
 
 def total(a: Any, b: Any) -> Any:
@@ -423,16 +466,21 @@ def cases(
     black_boxes: bool = True,
     unconstrained_order: bool = True,
     rows_max: int = 8,
+    ties: bool = False,
 ) -> Case:
-    """A join of two small tables: one to three attributes, now and then keys and orders."""
+    """A join of two small tables: one to three attributes, now and then keys, orders and filters,
+    a column of one side against two of the other, and with `ties` one match of several."""
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=attributes_max))
     types = [KINDS[kind] for kind in chosen]
     key = draw(st.none() | st.sampled_from(sorted(KEYS)))
     left, right = draw(left_right_tables(*types, key=key, rows_max=rows_max))
-    on, orders = {}, {}
+    on: dict[Any, Any] = {}
+    orders: dict[Any, Any] = {}
     for at, (name, data_type) in enumerate(zip(NAMES, types, strict=False)):
         limit = tolerances(data_type)
         is_stream = at == 0 and not unconstrained_order
+        if at == 1 and types[0] == data_type and draw(st.booleans()):
+            name = draw(st.sampled_from([("t", "x"), ("x", "t")]))
         on[name] = draw(limit.filter(has_two_limits) if is_stream else limit | st.none())
         choices = NUMERIC_ORDERS[: 3 if functions else 2] + (BLACK_BOXES if black_boxes else [])
         if best and draw(st.integers(0, 2)) == 0:
@@ -446,10 +494,25 @@ def cases(
         "how": draw(st.sampled_from(BESTMATCH_HOWS if best else EPSILON_HOWS)),
         "distances": draw(st.booleans()),
     }
+    if draw(st.integers(0, 3)) == 0:
+        arguments["where"] = {"id": draw(st.sampled_from(FILTERS))}
     if best:
         arguments["orders"] = orders or None
         arguments["keep_unmatched"] = arguments["how"] != "inner" and draw(st.booleans())
+    if ties and best and arguments["how"] in ("left", "right"):
+        arguments["ties"] = draw(
+            st.sampled_from(["all", "first", "last", *_priorities(on, orders)])
+        )
     return Case(left, right, best, arguments)
+
+
+def _priorities(on: dict[Any, Any], orders: dict[Any, Any]) -> list[Any]:
+    """Lists of attributes for `ties`, of those that have a distance."""
+    named = [name for name in on if isinstance(name, str)]
+    good = [name for name in named if orders.get(name) not in (*BLACK_BOXES, subset)]
+    if not good or len(named) < len(on):
+        return []
+    return [good[:1], good[::-1], [*good, "last"], [good[-1], "first"]]
 
 
 @st.composite

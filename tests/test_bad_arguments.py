@@ -81,7 +81,7 @@ def test_bad_durations(join: Any, text: str) -> None:
     ("arguments", "says"),
     [
         ({"on": {}}, "on= names no column"),
-        ({"on": "t"}, "on= names no column"),
+        ({"on": "t"}, "on='t': say how far apart, such as on={'t': '10min'}"),
         ({"on": {1: 1}}, "on=1"),
         ({"on": {"z": 1}}, r"left: column 'z' is not there; the columns are \['t', 'x', 'k'\]"),
         ({"on": {("t", "z"): 1}}, "right: column 'z' is not there"),
@@ -333,7 +333,7 @@ def files(tmp_path: Path) -> list[str]:
         (["--on", "z=1"], "left: column 'z' is not there"),
         (["--on", "t:v=1", "--by", "k:v"], "cast one of them"),
         (["--on", "t=1", "--by", "k"], "right: column 'k' is not there"),
-        (["--on", "t=1", "--memory", "1KiB"], "the smallest that works is 8 MiB"),
+        (["--on", "t=1", "--memory", "1KiB"], "the smallest that works is 128 KiB"),
         (["--on", "t=1", "--page-size", "0"], "the smallest that works is 4KiB"),
         (["--on", "t=1", "--threads", "0"], "threads=0"),
         (["--on", "t=1", "--schedule", "zigzag"], "choose one of"),

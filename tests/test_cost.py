@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from matwin.cost import Estimate, Work, cheapest, estimates
-from matwin.paging import Shares, open_pages, planned
+from matwin.paging import Shares, open_pages, planned, put_down
 from matwin.scheduler import Reach
+from matwin.scheduler import plan as plan_pages
 from matwin.scheduler.division import Plan, Sample, expected
 from matwin.scheduler.layout import ANCHOR, Halo, Layout
 
@@ -58,15 +59,39 @@ def test_small_pages_cost(budget: int = 10 * MIB) -> None:
     assert many > 1.5 * few
 
 
+def band(pages: int, width: int) -> Reach:
+    return Reach.of([(max(i - width, 0), min(i + width + 1, pages)) for i in range(pages)])
+
+
+def shares_of(frames: int, room: int, size: int) -> Shares:
+    """Room for the partial results of so many pages, each of which takes `size` pages."""
+    return Shares(frames, room * size, 0, 1, partial_page_bytes=size, page_bytes=1)
+
+
 @pytest.mark.parametrize(
-    ("room", "mode", "reads"),
-    [(12, "gallop", 8668), (24, "crabstep", 1514), (200, "lookahead", 1157)],
-)
-def test_schedules_by_what_they_may_keep_open(room: int, mode: str, reads: int) -> None:
-    """Windows of 21 pages in 12 frames, and room for the partial results of so many pages."""
-    pages = 400
-    band = Reach.of([(max(i - 10, 0), min(i + 11, pages)) for i in range(pages)])
-    shares = Shares(12, partial_bytes=room, reserved_bytes=0, capacity=1, partial_page_bytes=1)
-    schedule = planned(band, shares, "auto", is_best=True)
+    ("room", "size", "mode", "reads"),
+    [(1, 20, "gallop", 8668), (1, 1, "crabstep", 1514), (24, 20, "crabstep", 1514),
+     (200, 1, "lookahead", 1157)],
+)  # fmt: skip
+def test_schedules_by_what_they_keep_open(room: int, size: int, mode: str, reads: int) -> None:
+    """Windows of 21 pages in 12 frames: what does not fit is put down, and that costs."""
+    schedule = planned(band(400, 10), shares_of(12, room, size), "auto", is_best=True)
     assert (schedule.mode, schedule.page_reads) == (mode, reads)
-    assert open_pages(schedule) <= room
+
+
+@pytest.mark.parametrize("mode", ["gallop", "crabstep", "lookahead"])
+def test_what_there_is_room_for_is_not_put_down(mode: str) -> None:
+    schedule = plan_pages(band(60, 6), frames=6, mode=mode)
+    kept = open_pages(schedule)
+    assert put_down(schedule, kept) == 0
+    assert (put_down(schedule, kept - 1) > 0) == (kept > 1)
+    rooms = [put_down(schedule, room) for room in range(kept + 1)]
+    assert rooms == sorted(rooms, reverse=True)
+
+
+def test_the_papers_setting_is_read_sixteen_times() -> None:
+    """Seven pages a side, each meets its neighbours up to two away, four frames."""
+    paper = band(7, 2)
+    assert planned(paper, shares_of(4, 4, 1), "auto", is_best=True).page_reads == 16
+    assert planned(paper, shares_of(4, 1, 1), "auto", is_best=True).page_reads == 16
+    assert planned(paper, shares_of(4, 1, 9), "auto", is_best=True).mode == "gallop"

@@ -19,13 +19,13 @@ import pytest
 from support import call_in_child, resident
 
 import matwin
+from matwin.jsonl import declared_schema, line_of, schema_of
 from matwin.sizes import bytes_at, fixed_bytes
 from matwin.sources import source_of
 from matwin.storage import Store
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed, repeated
 from matwin.tools.compare import compare
-from matwin.tools.jsonl import declared_schema, line_of, schema_of
 from matwin.tools.sql import sql_of
 from matwin.tools.window_question import PlainQuestion
 from matwin.tools.window_sql import question_sql

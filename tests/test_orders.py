@@ -198,7 +198,9 @@ def test_nobody_asks_which_order_it_is() -> None:
 
 
 def test_the_kinds_are_known() -> None:
-    assert {"MinDistance", "Youngest", "Minimize", "Subset", "PartialOrder"} == KINDS
+    assert {
+        "MinDistance", "Youngest", "Minimize", "Subset", "PartialOrder", "Indifferent"
+    } == KINDS  # fmt: skip
 
 
 @pytest.mark.parametrize(

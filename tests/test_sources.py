@@ -146,7 +146,7 @@ def test_what_is_no_source(data: object) -> None:
 def test_iterables_without_columns_are_refused() -> None:
     refused([], "schema=")
     refused(iter([]), "schema=")
-    refused([{"t": 1}], "schema=")
+    refused(iter([{"t": 1}]), "schema=")
     refused([TABLE, "what"], "batch 1 is a str")
 
 
@@ -376,7 +376,7 @@ def test_what_can_not_be_unified_names_the_file(tmp_path: Path) -> None:
     [
         ("nothing.parquet", "is not there"),
         ("*.csv", "no file matches"),
-        ("sub", "is a folder"),
+        ("sub", "has no file of a known format"),
         ("notes.txt", "its suffix is none of"),
         ("a.parquet.gz", "its suffix is none of"),
         ("nul\0byte.csv", "null"),

@@ -16,9 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,7 +29,11 @@ from matwin.storage.alive import new_folder, sweep
 from matwin.storage.columns import cast_columns, comparable
 from matwin.storage.errors import InputError, StoreError
 
+from .extras import needed
 from .sql import best_sql, bucket_sql, distances_sql, eligible_sql, has_sql, pairs_sql
+
+if TYPE_CHECKING:
+    import duckdb
 
 _FOLDER = "matwin-verify-"
 
@@ -62,6 +65,7 @@ def database_in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
     base = Path(tempfile.gettempdir())
     sweep(base, _FOLDER)
     with new_folder(base, _FOLDER) as folder:
+        duckdb = needed("duckdb")
         database = duckdb.connect(config={
             "enable_external_access": "false", "python_enable_replacements": "false",
             "temp_directory": str(folder),

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.result import Result
 from matwin.storage.columns import Int64s, is_temporal, stored_dtype
 from matwin.storage.names import listed
-
-from .trace.text import cut, escaped, table
+from matwin.text import cut, escaped, table
 
 ROWS_SHOWN = 8
 CELL_WIDTH = 28
@@ -58,15 +58,13 @@ class Difference:
         return "\n\n".join(parts)
 
 
-def compare(
-    ours: pa.RecordBatchReader | pa.Table, theirs: pa.Table, *, cast: bool = False
-) -> Difference:
+def compare(ours: Result | pa.Table, theirs: pa.Table, *, cast: bool = False) -> Difference:
     """How `ours` differs from `theirs`, as bags of rows.
 
     With `cast` our columns are first brought to their types, as for a file whose format has fewer
     types than Arrow.
     """
-    ours = ours.read_all() if isinstance(ours, pa.RecordBatchReader) else ours
+    ours = ours.to_arrow() if isinstance(ours, Result) else ours
     if cast and ours.schema.names == theirs.schema.names:
         ours = _cast(ours, theirs.schema)
     columns = _columns_differ(ours.schema, theirs.schema)

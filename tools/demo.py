@@ -30,17 +30,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 import matwin
+from matwin.outputs import check_outputs, write_pieces
 from matwin.report import Report
 from matwin.storage.errors import InputError
+from matwin.text import escaped
 
 from .compare import shown as shown_rows
 from .join import shown as shown_summary
 from .join import summary_of
-from .outputs import check_outputs
 from .progress import Progress
 from .trace.events import Events
-from .trace.html import page_of, write_page
-from .trace.text import escaped
+from .trace.html import page_of
 from .verify import verify
 
 ROWS_SHOWN = 8
@@ -132,7 +132,7 @@ def _is_repeated(found: pa.Table) -> pa.Array:
 
 def _write_page(trace: Path, page: Path) -> None:
     events = Events.open(trace)
-    write_page(page, page_of(events, trace.name), overwrite=True)
+    write_pieces(page, page_of(events, trace.name), overwrite=True)
     print(f"What happened to each page, {len(events):,} events; open in a browser:")
     print(f"  {escaped(str(page.resolve()))}")
     print(f"or ask: matwin trace summary {escaped(str(trace))}")

@@ -34,10 +34,10 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.jsonl import CHUNK_BYTES, Line, Reading, check_length, line_of, schema_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from .jsonl import CHUNK_BYTES, Line, Reading, check_length, line_of, schema_of
 from .signals import Signals
 
 POLL_SECONDS = 0.05
@@ -281,7 +281,7 @@ class Following:
                 )
 
     def stream(
-        self, name: str, take: Take, schema: pa.Schema | None, *, order: Any, late: str
+        self, name: str, take: Take, schema: pa.Schema | None, *, order: Any, late: Any
     ) -> Stream:
         """A followed source as a live stream; `order` makes the promise from the schema."""
         reading, batches = self.reading(name, take, schema)

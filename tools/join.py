@@ -21,35 +21,21 @@ from pathlib import Path
 from typing import Any
 
 import matwin
+from matwin.outputs import check_outputs
 from matwin.report import Report, SideReport
+from matwin.sinks import format_of, write
 from matwin.storage.units import format_size
+from matwin.text import escaped
 
-from .outputs import check_outputs
 from .progress import Progress
-from .sinks import format_of, write
-from .spark_words import check_engine, configure_spark, spark_module
+from .spark_words import check_engine, spark_module
 from .sql import sql_of
-from .trace.text import escaped
 from .verify import Verification, verify
-from .words import Asked, configure_options, configure_question, outputs_of
+from .words import Asked, outputs_of
 
 ROWS_SHOWN = 20
 EXACT_FILES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Files that keep every value as it is, so that they can be verified instead of a second run."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_question(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the rows go")
-    parser.add_argument("--format", help="parquet, ipc, csv, tsv, jsonl or table")
-    parser.add_argument("--verify", action="store_true", help="ask DuckDB the same and compare")
-    parser.add_argument("--sql", action="store_true", help="print the question as SQL, and stop")
-    parser.add_argument("--explain", action="store_true", help="say what would be done, and stop")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
-    configure_options(parser)
-    configure_spark(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,18 +45,23 @@ def run(args: argparse.Namespace) -> int:
         return code
     asked = Asked.of(args)
     if args.sql:
-        print(sql_of(asked.question, args.left, args.right))
+        print(said("sql", sql_of(asked.question, args.left, args.right), args))
         return 0
     if args.explain:
-        print(explained(asked))
+        print(said("explanation", explained(asked), args))
         return 0
     check_outputs(outputs_of(args), (args.left, args.right), overwrite=args.overwrite)
     started = time.monotonic()
     report = _joined(asked, args)
     seconds = time.monotonic() - started
     verdict = _verified(asked, args) if args.verify else None
-    _tell(args, summary_of(report, seconds, verdict), verdict)
+    tell_summary(args, summary_of(report, seconds, verdict), verdict)
     return 0 if verdict is None or verdict.is_equal else 1
+
+
+def said(name: str, text: str, args: argparse.Namespace) -> str:
+    """A text that is the answer, as JSON where that is wanted."""
+    return json.dumps({name: text}) if args.json else text
 
 
 def explained(asked: Asked) -> str:
@@ -124,7 +115,10 @@ def summary_of(report: Report, seconds: float, verdict: Verification | None) -> 
     }
 
 
-def _tell(args: argparse.Namespace, summary: dict[str, Any], verdict: Verification | None) -> None:
+def tell_summary(
+    args: argparse.Namespace, summary: dict[str, Any], verdict: Verification | None
+) -> None:
+    """Print the summary where the rows don't go."""
     if args.json:
         stream = sys.stdout if _has_file(args) else sys.stderr
         print(json.dumps(summary, indent=2), file=stream)

@@ -18,10 +18,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from matwin.outputs import device, explained, open_descriptor, place
+from matwin.sinks import Csv, Ipc, JsonLines, Rows, Sink, Tsv, format_of, to_stdout
 from matwin.storage.errors import InputError
-
-from .outputs import device, explained, open_descriptor, place
-from .sinks import Csv, Ipc, JsonLines, Sink, Tsv, format_of, to_stdout
 
 
 class IpcStream(Ipc):
@@ -51,7 +50,7 @@ def live_format(out: str | None, format: str | None) -> str:
 
 
 def write_live(
-    reader: pa.RecordBatchReader,
+    reader: Rows,
     out: str | None,
     kind: str,
     writing: Callable[[], AbstractContextManager[None]],

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from matwin.outputs import check_outputs
+from matwin.sinks import Shown, format_of, to_stdout, write
 from matwin.spark import Meter, explain
 from matwin.spark.files import (
     check_target,
@@ -36,12 +38,10 @@ from matwin.spark.two_sided import prepare_bestmatch, prepare_epsilon
 from matwin.spark.windows import prepare_windows
 from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
+from matwin.text import escaped
 
+from .arguments import MASTER
 from .follow import STDIN
-from .outputs import check_outputs
-from .sinks import Shown, format_of, to_stdout, write
-from .spark_words import MASTER
-from .trace.text import escaped
 from .window_words import question_arguments, streams_of
 from .words import OPTIONS, arguments_of
 

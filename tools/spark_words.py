@@ -14,8 +14,6 @@ from types import ModuleType
 
 from matwin.storage.errors import InputError
 
-MASTER = "local[*]"
-SHIPS = ("auto", "full", "partial")
 _SPARKS = ("master", "conf", "strips", "ship", "input_format")
 _REFUSED = {
     "trace": "a trace belongs to one process; trace a part of the data without --engine spark",
@@ -26,26 +24,6 @@ _REFUSED = {
     "schema": "Spark infers the columns of JSON lines; leave it out",
     "max_delay": "it is for streams that grow; leave it out",
 }
-
-
-def configure_spark(parser: argparse.ArgumentParser) -> None:
-    """Declare where the join runs."""
-    group = parser.add_argument_group(
-        "on Spark",
-        "reads and writes what Spark can: Parquet, ORC, CSV and JSON files, folders and globs, and "
-        "tables as table:NAME",
-    )
-    add = group.add_argument
-    add("--engine", choices=("embedded", "spark"), default="embedded",
-        help="in this process (the default) or on Spark")  # fmt: skip
-    add("--master", metavar="URL", help=f"where Spark runs ({MASTER}; sc://host for Spark Connect)")
-    add(
-        "--conf", action="append", metavar="KEY=VALUE", help="Spark's configuration; again for more"
-    )
-    add("--strips", type=int, metavar="N", help="into how many parts the work is divided")
-    add("--ship", choices=SHIPS,
-        help="shuffle rows whole (full), or first without payload (partial), or auto")  # fmt: skip
-    add("--input-format", metavar="FORMAT", help="format of the inputs, where names don't say it")
 
 
 def check_engine(args: argparse.Namespace) -> bool:

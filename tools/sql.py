@@ -176,6 +176,7 @@ def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     joined += [_band_sql(attribute, at) for at, attribute in near[:1]]
     is_exact = bool(near) and not pa.types.is_floating(near[0][1].type)
     tests = [_within_sql(attribute, at) for at, attribute in near[is_exact:]]
+    tests += [f"r{at} <> l{at}" for at, a in enumerate(question.attributes) if a.is_nonzero]
     text = f"SELECT {', '.join(['left_row', 'right_row', *costs])}\nFROM l JOIN r\n  ON "
     text += "\n  AND ".join(joined or ["true"])
     return text + ("\nWHERE " + "\n  AND ".join(tests) if tests else "")
@@ -330,5 +331,5 @@ def distances_sql(question: Question) -> list[str]:
     return [
         attribute.order.measure.distance_sql(f"pairs.c{at}", attribute.type)
         for at, attribute in enumerate(question.attributes)
-        if attribute.order.measure
+        if attribute.order.measure and attribute.is_measured
     ]

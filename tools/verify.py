@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.outputs import check_outputs
 from matwin.sources import Source, source_of
 
 from .answer import answer
 from .compare import Difference, compare
-from .outputs import check_outputs
 from .sql import sql_of
-from .words import Asked, configure_options, configure_question, outputs_of, question_of
+from .words import Asked, outputs_of, question_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +104,12 @@ def compared(found: pa.Table, expected: pa.Table, *, cast: bool = False) -> Veri
 # ── the command ──────────────────────────────────────────────────────────────────────────────
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_question(parser)
-    parser.add_argument("--result", metavar="FILE", help="check this answer, don't run the join")
-    parser.add_argument("--sql", action="store_true", help="print the question as SQL, and stop")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    configure_options(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the verdict; 1 if the answers differ."""
     asked = Asked.of(args)
     if args.sql:
-        print(sql_of(asked.question, args.left, args.right))
+        sql = sql_of(asked.question, args.left, args.right)
+        print(json.dumps({"sql": sql}) if args.json else sql)
         return 0
     inputs = filter(None, (args.left, args.right, args.result))
     check_outputs(outputs_of(args), inputs, overwrite=args.overwrite)
@@ -125,5 +117,8 @@ def run(args: argparse.Namespace) -> int:
         asked.left, asked.right, best=asked.question.best, result=args.result,
         **asked.arguments, **asked.options,
     )  # fmt: skip
-    print(json.dumps(verdict.as_dict(), indent=2) if args.json else verdict)
+    if args.json:
+        print(json.dumps(verdict.as_dict(), indent=2))
+    elif not args.quiet:
+        print(verdict)
     return 0 if verdict.is_equal else 1

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,6 +33,9 @@ from .answer import (
 )
 from .window_question import Condition, Key, PlainQuestion
 from .window_sql import tuples_sql
+
+if TYPE_CHECKING:
+    import duckdb
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]

@@ -22,58 +22,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import matwin
+from matwin.jsonl import SUFFIXES
+from matwin.outputs import check_outputs
 from matwin.report import Report, SideReport
+from matwin.sinks import format_of, write
 from matwin.sources import Source
 from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
+from matwin.text import escaped
 
 from .follow import STDIN, Following
-from .join import EXACT_FILES, ROWS_SHOWN, summary_of
-from .jsonl import SUFFIXES
+from .join import EXACT_FILES, ROWS_SHOWN, said, summary_of
 from .live import live_format, write_live
-from .outputs import check_outputs
 from .progress import Progress
-from .sinks import format_of, write
-from .spark_words import check_engine, configure_spark, spark_module
-from .trace.text import escaped
+from .spark_words import check_engine, spark_module
 from .verify import Verification
 from .verify_window import verify_window_join
 from .window_question import PlainQuestion
-from .window_sources import configure_following, is_json, sources_of
+from .window_sources import is_json, sources_of
 from .window_sql import question_sql
-from .window_words import (
-    ALGORITHMS,
-    BOUNDS,
-    configure_question,
-    question_arguments,
-    streams_of,
-)
-from .words import OPTIONS, configure_options, outputs_of
+from .window_words import question_arguments, streams_of
+from .words import OPTIONS, outputs_of
 
 EXIT_INTERRUPTED = 130
 _MORE_OPTIONS = (*OPTIONS, "algorithm", "bounds", "max_delay")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_question(parser)
-    add = parser.add_argument
-    add("-o", "--output", metavar="FILE", help="where the rows go")
-    add("--format", help="parquet, ipc, csv, tsv, jsonl or table")
-    add("--verify", action="store_true", help="ask DuckDB the same and compare")
-    add("--sql", action="store_true", help="print the question as SQL, and stop")
-    add("--explain", action="store_true", help="say what would be done, and stop")
-    add("--json", action="store_true", help="print the summary as JSON")
-    add("--quiet", action="store_true", help="no progress and no summary")
-    configure_following(parser)
-    configure_options(parser)
-    add("--algorithm", choices=ALGORITHMS, help="how tuples are found (auto)")
-    add("--bounds", choices=BOUNDS, help="how tight the windows are bounded (auto)")
-    add("--max-delay", metavar="DURATION", help="how long results may wait, such as 500ms")
-    configure_spark(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,10 +62,11 @@ def run(args: argparse.Namespace) -> int:
         return _run_followed(args, files)
     asked = Asked.of(args, files, Following())
     if args.sql:
-        print(question_sql(asked.question, list(files.values())))
+        print(said("sql", question_sql(asked.question, list(files.values())), args))
         return 0
     if args.explain:
-        print(matwin.explain_window_join(asked.sources, **asked.arguments, **asked.options))
+        plan = matwin.explain_window_join(asked.sources, **asked.arguments, **asked.options)
+        print(said("explanation", plan, args))
         return 0
     started = time.monotonic()
     report = Report()
@@ -171,12 +145,9 @@ class Asked:
         schemas = {name: source.schema for name, source in self.sources.items()}
         return PlainQuestion.of(schemas, **self.arguments)
 
-    def run(self, **more: Any) -> pa.RecordBatchReader:
+    def run(self, **more: Any) -> matwin.Result:
         """Start the join."""
-        reader: pa.RecordBatchReader = matwin.window_join(
-            self.sources, **self.arguments, **self.options, **more
-        )
-        return reader
+        return matwin.window_join(self.sources, **self.arguments, **self.options, **more)
 
 
 # ── verification and the summary ─────────────────────────────────────────────────────────────

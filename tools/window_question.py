@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.attributes import common_type, keys_of
+from matwin.hints import did_you_mean
 from matwin.operators.wjoin.constraints import Between, Constraints
 from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
@@ -140,8 +141,10 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 def _field(stream: str, schema: pa.Schema, column: object) -> pa.Field:
     if column not in schema.names:
+        near = did_you_mean(str(column), schema.names)
         raise InputError(
-            f"stream {stream!r}: column {column!r} is not there; there are {listed(schema.names)}"
+            f"stream {stream!r}: column {column!r} is not there{near}; there are "
+            f"{listed(schema.names)}"
         )
     return schema.field(column)
 
@@ -191,10 +194,20 @@ def _keys(names: tuple[str, ...], schemas: tuple[pa.Schema, ...], by: object) ->
         _check_streams(names, by, "by")
         lists = [_listed(by[name]) for name in names]
     else:
-        lists = [_listed(by)] * len(names)
+        keys = [by] if isinstance(by, tuple) else _listed(by)
+        lists = [[_name_in(at, key, by, len(names)) for key in keys] for at in range(len(names))]
     if len({len(found) for found in lists}) > 1:
         raise InputError(f"by={by!r}: each stream needs as many keys as the others")
     return tuple(_key(names, schemas, columns) for columns in zip(*lists, strict=True))
+
+
+def _name_in(at: int, key: Any, by: object, streams: int) -> Any:
+    """A key's name in a stream: a tuple has one for each."""
+    if not isinstance(key, tuple):
+        return key
+    if len(key) != streams:
+        raise InputError(f"by={by!r}: {key!r} needs a name for each of {streams} streams")
+    return key[at]
 
 
 def _listed(names: object) -> list[Any]:

@@ -18,32 +18,13 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.files import files_source
+from matwin.jsonl import SUFFIXES, declared_schema
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 
 from .follow import STDIN, Following
-from .jsonl import SUFFIXES, JsonLinesFile, declared_schema
 from .window_words import cut, is_time_column, per_stream, plain, time_of, value_of
-
-
-def configure_following(parser: argparse.ArgumentParser) -> None:
-    """Declare what is said of streams that grow."""
-    group = parser.add_argument_group(
-        "streams that grow",
-        "a=- is JSON lines on standard input, a=file.jsonl JSON lines in a file or a named pipe. A "
-        "pipe ends when its writers close it, a file when it is removed.",
-    )
-    add = group.add_argument
-    add("--follow", action="store_true", help="read JSON lines as they come, write rows at once")
-    add("--schema", action="append", metavar="A=COLUMN:TYPE,…", default=[],
-        help="columns of JSON lines (a=t:timestamp[us],obj:string); else the first lines "
-        "tell")  # fmt: skip
-    add("--stream-field", metavar="NAME", help="which field of a line on standard input names its "
-        "stream, where there are several")  # fmt: skip
-    add("--lateness", action="append", metavar="[A=]DURATION", default=[],
-        help="rows of all followed streams, or of one, may come so late (none: sorted); again "
-        "for more")  # fmt: skip
-    add("--late", choices=("error", "drop"), help="what becomes of rows that come later (error)")
 
 
 def is_json(path: str) -> bool:
@@ -60,7 +41,7 @@ def sources_of(
     found: dict[str, Source] = {}
     for name, path in files.items():
         if name not in live and is_json(path):
-            found[name] = JsonLinesFile.of(path, name, schemas.get(name))
+            found[name] = files_source(path, name, schemas.get(name))
         elif name not in live:
             found[name] = source_of(path, name)
     orders = _orders(args, list(files), list(live))

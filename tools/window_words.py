@@ -29,15 +29,12 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.hints import did_you_mean
 from matwin.storage.columns import is_temporal, plain_type
 from matwin.storage.errors import InputError
+from matwin.storage.names import listed as all_of
 
 from .window_question import column_of
-
-ALGORITHMS = (
-    "auto", "merge", "backward-nested-loop", "backward-hash", "forward-nested-loop", "forward-hash",
-)  # fmt: skip
-BOUNDS = ("auto", "global", "local", "graph")
 
 _STREAMS = "write for example a=A.parquet b=B.parquet"
 _WINDOW = "write for example --window 1h, --window a,b=5s or --window a,b=-2s..5s"
@@ -45,28 +42,6 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 Schemas = Mapping[str, pa.Schema]
-
-
-def configure_question(parser: argparse.ArgumentParser) -> None:
-    """Declare what is asked."""
-    add = parser.add_argument
-    add("streams", metavar="NAME=FILE", nargs="+", help="a stream: its name, and a file or a glob")
-    add("--time", action="append", metavar="COLUMN", required=True,
-        help="the time column of all streams, or of one (a=ts); again for more")  # fmt: skip
-    add("--window", action="append", metavar="[A,B=]WINDOW", default=[],
-        help="how far apart every pair (1h) or one pair (a,b=5s, a,b=-2s..5s for b - a) may be; "
-        "again for more pairs")  # fmt: skip
-    add("--then", action="append", metavar="A,B=WINDOW", default=[],
-        help="B comes at the same time or up to WINDOW later; again for more pairs")  # fmt: skip
-    add("--path", metavar="A,B,C=WINDOW,WINDOW",
-        help="one stream after the other, each within its window of the one before")  # fmt: skip
-    add("--both-ways", action="store_true", help="the path in this order or in the reverse")
-    add("--by", action="append", metavar="COLUMN", default=[],
-        help="equality key, of all streams (obj) or by each one's name (a=obj,b=object); "
-        "again for more")  # fmt: skip
-    add("--where", action="append", metavar="A.X,B.X=LIMIT", default=[],
-        help="how far apart two other columns may be (a.x,b.x=0.5, a.x,b.x=0..2 for b.x - a.x); "
-        "again for more")  # fmt: skip
 
 
 def streams_of(texts: Sequence[str]) -> dict[str, str]:
@@ -88,6 +63,7 @@ def streams_of(texts: Sequence[str]) -> dict[str, str]:
 def question_arguments(args: argparse.Namespace, schemas: Schemas) -> dict[str, Any]:
     """The words as arguments of a window join, checked against the columns."""
     time = time_of(args.time, list(schemas))
+    _check_times(time, schemas)
     found = {"time": time, "windows": _windows_of(args, schemas, time)}
     if args.by:
         found["by"] = by_of(args.by, list(schemas))
@@ -261,6 +237,17 @@ def limit_of(option: str, text: str, limit: str, *, is_time: bool) -> Any:
             option, text, hi, is_time=is_time
         )
     return value_of(option, text, limit, is_time=is_time)
+
+
+def _check_times(time: str | dict[str, str], schemas: Schemas) -> None:
+    """Refuse a time column that is not there, before its type says what a window means."""
+    for stream, schema in schemas.items():
+        column = time if isinstance(time, str) else time.get(stream)
+        if column is not None and column not in schema.names:
+            raise InputError(
+                f"--time: {stream}: column {column!r} is not there"
+                f"{did_you_mean(column, schema.names)}; the columns are {all_of(schema.names)}"
+            )
 
 
 def value_of(option: str, text: str, value: str, *, is_time: bool) -> Any:

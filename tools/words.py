@@ -25,7 +25,7 @@ import pyarrow as pa
 
 import matwin
 from matwin.orders import order_of
-from matwin.question import BESTMATCH_HOWS, EPSILON_HOWS, Question
+from matwin.question import Question
 from matwin.sources import Source, source_of
 from matwin.storage.columns import is_temporal, plain_type
 from matwin.storage.errors import InputError
@@ -37,43 +37,9 @@ OPTIONS = (
     "max_output_rows",
 )  # fmt: skip
 _EXAMPLE = "write for example --on t=10min, --on x=0.5, --on t=-10min..0s or --on t:ts=10min"
+TOLERANCE_EXAMPLE = "write for example --tolerance 5min or --tolerance 0.5"
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-def configure_question(parser: argparse.ArgumentParser) -> None:
-    """Declare what is asked."""
-    parser.add_argument("left", metavar="LEFT", help="file, or a glob in quotes")
-    parser.add_argument("right", metavar="RIGHT", help="file, or a glob in quotes")
-    add = parser.add_argument
-    add("--on", action="append", metavar="COLUMN[:COLUMN][=LIMIT]", required=True,
-        help="join attribute and how far apart (t=10min, x=0.5, t=-10min..0s for right - left); "
-        "the first is the order attribute; again for more")  # fmt: skip
-    add("--by", action="append", metavar="COLUMN[:COLUMN]", help="equality key; again for more")
-    add("--pairs", choices=("best", "all"), default="best",
-        help="the best pairs (bestmatch join, the default) or all in reach (ε-join)")  # fmt: skip
-    add("--how", choices=EPSILON_HOWS, metavar="HOW",
-        help=f"best: {', '.join(BESTMATCH_HOWS)} (left unless said otherwise); "
-        f"all: {', '.join(EPSILON_HOWS)} (inner)")  # fmt: skip
-    add("--order", action="append", metavar="COLUMN=ORDER",
-        help="what is better on an attribute: min_distance, youngest or subset")  # fmt: skip
-    add("--keep-unmatched", action="store_true", help="keep rows without a partner")
-    add("--distances", action="store_true", help="add a column with each attribute's distance")
-    add("--suffixes", metavar="LEFT,RIGHT", help="for names on both sides (_left,_right)")
-
-
-def configure_options(parser: argparse.ArgumentParser) -> None:
-    """Declare how it is to be done."""
-    group = parser.add_argument_group("how it is done")
-    group.add_argument("--memory", metavar="SIZE", help="memory budget, such as 256MiB")
-    group.add_argument("--page-size", metavar="SIZE", help="size of a page (256KiB)")
-    group.add_argument("--materialize", metavar="FORM", help="auto, or a form of windows on disk")
-    group.add_argument("--schedule", metavar="MODE", help="auto, or a mode of page reads")
-    group.add_argument("--scratch", metavar="FOLDER", help="where pages go that don't fit")
-    group.add_argument("--threads", type=int, metavar="N", help="threads to use")
-    group.add_argument("--trace", metavar="FILE", help="write what happened to each page")
-    group.add_argument("--overwrite", action="store_true", help="replace files that are there")
-    group.add_argument("--max-output-rows", type=int, metavar="N", help="give up beyond N rows")
 
 
 QUESTION_ARGUMENTS = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
@@ -104,17 +70,19 @@ class Asked:
         left, right = source_of(args.left, "left"), source_of(args.right, "right")
         arguments = arguments_of(args, left.schema, right.schema)
         question = question_of(left.schema, right.schema, best=args.pairs == "best", **arguments)
-        given = {name: getattr(args, name) for name in OPTIONS}
-        options = {name: value for name, value in given.items() if value is not None}
-        return cls(left, right, question, arguments, options)
+        return cls(left, right, question, arguments, options_given(args))
 
-    def run(self, **more: Any) -> pa.RecordBatchReader:
+    def run(self, **more: Any) -> matwin.Result:
         """Start the join."""
-        join = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
-        reader: pa.RecordBatchReader = join(
-            self.left, self.right, **self.arguments, **self.options, **more
-        )
-        return reader
+        join: Any = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
+        found: matwin.Result = join(self.left, self.right, **self.arguments, **self.options, **more)
+        return found
+
+
+def options_given(args: argparse.Namespace) -> dict[str, Any]:
+    """The options that were written."""
+    given = {name: getattr(args, name) for name in OPTIONS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def outputs_of(args: argparse.Namespace) -> dict[str, str | None]:
@@ -132,7 +100,7 @@ def arguments_of(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) ->
         "distances": args.distances,
     }
     if args.suffixes is not None:
-        found["suffixes"] = _suffixes_of(args.suffixes)
+        found["suffixes"] = suffixes_of(args.suffixes)
     if args.pairs == "best":
         found["orders"] = _orders_of(args.order or (), on)
         found["keep_unmatched"] = args.keep_unmatched
@@ -146,7 +114,7 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
     """The join attributes with their tolerances, in the order in which they were given."""
     found: dict[Names, Any] = {}
     for text in texts:
-        names, limit = _split(text, "=")
+        names, limit = split(text, "=")
         key = names_of(names, "--on", _EXAMPLE)
         if key in found:
             raise _wrong(text, "the column was given before")
@@ -156,6 +124,15 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
             is_time = not _is_numeric(limit or "")  # the join will say which column is missing
         found[key] = None if limit is None else _limit_of(text, limit, is_time=is_time)
     return found
+
+
+def tolerance_of(text: str, on: Names, left: pa.Schema, right: pa.Schema) -> Any:
+    """The tolerance of an as-of join, by the type of its column."""
+    ours, theirs = (on, on) if isinstance(on, str) else on
+    is_time = _is_time(left, ours) or _is_time(right, theirs)
+    if left.get_field_index(ours) < 0 or right.get_field_index(theirs) < 0:
+        return text  # the join will say which column is missing
+    return _value_of("--tolerance", text, is_time=is_time, example=TOLERANCE_EXAMPLE)
 
 
 def _is_time(schema: pa.Schema, name: str) -> bool:
@@ -169,29 +146,26 @@ def _is_numeric(limit: str) -> bool:
 
 def _limit_of(text: str, limit: str, *, is_time: bool) -> Any:
     lo, between, hi = limit.partition("..")
+    where = f"--on {text!r}"
     if between:
-        return _value_of(text, lo, is_time=is_time), _value_of(text, hi, is_time=is_time)
-    return _value_of(text, limit, is_time=is_time)
+        return _value_of(where, lo, is_time=is_time), _value_of(where, hi, is_time=is_time)
+    return _value_of(where, limit, is_time=is_time)
 
 
-def _value_of(text: str, value: str, *, is_time: bool) -> Any:
+def _value_of(where: str, value: str, *, is_time: bool, example: str = _EXAMPLE) -> Any:
     value = value.strip()
     if not is_time:
         if _WHOLE.fullmatch(value):
             return int(value)
         if _NUMBER.fullmatch(value):
             return float(value)
-        raise InputError(
-            f"--on {text!r}: {value!r} is no number, and its column is no time; {_EXAMPLE}"
-        )
+        raise InputError(f"{where}: {value!r} is no number, and its column is no time; {example}")
     if _NUMBER.fullmatch(value):
         if float(value) == 0:
             return 0
-        raise InputError(
-            f"--on {text!r}: {value!r} has no unit, and its column is a time; {_EXAMPLE}"
-        )
+        raise InputError(f"{where}: {value!r} has no unit, and its column is a time; {example}")
     if not value:
-        raise _wrong(text, "a limit is missing")
+        raise InputError(f"{where}: a limit is missing; {example}")
     return value
 
 
@@ -201,14 +175,14 @@ def _wrong(text: str, problem: str) -> InputError:
 
 def names_of(text: str, option: str, example: str) -> Names:
     """A column's name, or the names on the left and on the right."""
-    left, right = _split(text, ":")
+    left, right = split(text, ":")
     names = [_unescaped(name) for name in (left, right) if name is not None]
     if not all(names):
         raise InputError(f"{option} {text!r}: a column's name is missing; {example}")
     return names[0] if len(names) == 1 or names[0] == names[1] else (names[0], names[1])
 
 
-def _split(text: str, mark: str) -> tuple[str, str | None]:
+def split(text: str, mark: str) -> tuple[str, str | None]:
     """The text before and after the first mark that no backslash hides."""
     match = re.fullmatch(rf"((?:[^\\{mark}]|\\.)*){mark}(.*)", text, re.DOTALL)
     return (match[1], match[2]) if match else (text, None)
@@ -223,8 +197,8 @@ def _orders_of(texts: list[str] | tuple[()], on: dict[Names, Any]) -> dict[Names
     found: dict[Names, Any] = {}
     example = "write for example --order t=youngest"
     for text in texts:
-        names, word = _split(text, "=")
-        name = _unescaped(_split(names, ":")[0])
+        names, word = split(text, "=")
+        name = _unescaped(split(names, ":")[0])
         if word is None:
             raise InputError(f"--order {text!r}: the order is missing; {example}")
         if name not in known:
@@ -233,7 +207,8 @@ def _orders_of(texts: list[str] | tuple[()], on: dict[Names, Any]) -> dict[Names
     return found
 
 
-def _suffixes_of(text: str) -> tuple[str, str]:
+def suffixes_of(text: str) -> tuple[str, str]:
+    """The suffixes of the left and of the right."""
     parts = text.split(",")
     if len(parts) != 2:
         raise InputError(f"--suffixes {text!r}: write two, such as --suffixes _left,_right")

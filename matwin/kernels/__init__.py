@@ -4,9 +4,3 @@ strips      which stretches of sorted base rows a probe row's cells can reach
 judge       every probe row with its eligible base rows: all of them, the best, or whether any
 skyline     which of some pairs no other dominates
 """
-
-from matwin.storage.compiled import drop_stale
-
-from .skyline import best_first
-
-drop_stale(best_first)  # before anything here runs

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN
 from matwin.storage.grid import FIRST_CELL, LAST_CELL
+from matwin.storage.kernel import kernel
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int: TypeAlias = Any
@@ -33,7 +33,7 @@ UNLIMITED_DOWN, UNLIMITED_UP = INT64_MIN, INT64_MAX
 FROM, LIMIT, IS_LOOSE = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def saturated(value: Int, by: Int) -> Int:
     """``value + by``, held at the ends of 64 bits."""
     if by >= 0:
@@ -41,19 +41,19 @@ def saturated(value: Int, by: Int) -> Int:
     return value + by if value >= INT64_MIN - by else INT64_MIN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lowest(cell: Int, down: Int) -> Int:
     """The first cell within reach, which is never after the last cell that there is."""
     return FIRST_CELL if down == UNLIMITED_DOWN else min(saturated(cell, down), LAST_CELL)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def highest(cell: Int, up: Int) -> Int:
     """The last cell within reach; the last of all may hold a value more than others."""
     return INT64_MAX if cell >= LAST_CELL or up == UNLIMITED_UP else saturated(cell, up)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_at_least(cells: Int64s, axis: Int, start: Int, limit: Int, bound: Int) -> Int:
     """The first row from `start` on whose coordinate is at least `bound`."""
     if start >= limit or cells[start, axis] >= bound:
@@ -72,7 +72,7 @@ def first_at_least(cells: Int64s, axis: Int, start: Int, limit: Int, bound: Int)
     return high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_above(cells: Int64s, axis: Int, start: Int, limit: Int, bound: Int) -> Int:
     """The first row from `start` on whose coordinate is above `bound`."""
     if bound == INT64_MAX:
@@ -80,13 +80,20 @@ def first_above(cells: Int64s, axis: Int, start: Int, limit: Int, bound: Int) ->
     return first_at_least(cells, axis, start, limit, bound + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strips_of(
-    cells: Int64s, probe: Int64s, row: Int, down: Int64s, up: Int64s, few_rows: Int, strips: Int64s
-) -> tuple[Int64s, Int]:
-    """The strips that a probe row can reach, in `strips` (or a longer array), and how many."""
-    strips[0, FROM], strips[0, LIMIT], strips[0, IS_LOOSE] = 0, len(cells), 0
-    count = 1
+    cells: Int64s, pieces: Int64s, probe: Int64s, row: Int, down: Int64s, up: Int64s,
+    few_rows: Int, strips: Int64s,
+) -> tuple[Int64s, Int]:  # fmt: skip
+    """The strips that a probe row can reach, in `strips` (or a longer array), and how many.
+
+    Each piece of the base rows is in order by itself, so a strip is of one piece.
+    """
+    count = np.int64(len(pieces))
+    if len(strips) < count:
+        strips = np.empty((count, 3), np.int64)
+    for k in range(count):
+        strips[k, FROM], strips[k, LIMIT], strips[k, IS_LOOSE] = pieces[k, 0], pieces[k, 1], 0
     for axis in range(cells.shape[1] - 1):
         low = lowest(probe[row, axis], down[axis])
         high = highest(probe[row, axis], up[axis])
@@ -94,13 +101,13 @@ def strips_of(
     return strips, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut(
     cells: Int64s, axis: Int, low: Int, high: Int, few_rows: Int, strips: Int64s, count: Int
 ) -> tuple[Int64s, Int]:
     """Every strip cut by one coordinate more; strips of few rows stay as they are."""
     parts = np.empty((max(len(strips), 3 * count), 3), np.int64)
-    found = 0
+    found = np.int64(0)
     for k in range(count):
         limit = strips[k, LIMIT]
         if strips[k, IS_LOOSE] or limit - strips[k, FROM] <= few_rows:
@@ -120,16 +127,18 @@ def _cut(
     return parts, found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _with_room(parts: Int64s, found: Int) -> Int64s:
     if found < len(parts):
         return parts
     longer = np.empty((2 * len(parts), 3), np.int64)
-    longer[: len(parts)] = parts
+    for k in range(len(parts)):
+        for i in range(3):
+            longer[k, i] = parts[k, i]
     return longer
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(
     cells: Int64s, cell: Int, down: Int, up: Int, strips: Int64s, count: Int, spans: Int64s
 ) -> Int:
@@ -147,7 +156,7 @@ def advance(
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nearest(
     cells: Int64s, value: Int, strips: Int64s, count: Int, spans: Int64s, few_rows: Int,
     near: Int64s,
@@ -174,7 +183,7 @@ def nearest(
     return near
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spans_at_start(strips: Int64s, count: Int, spans: Int64s) -> Int64s:
     """Cursors for the strips, before the first cell; loose strips are always seen whole."""
     if len(spans) < count:

@@ -6,12 +6,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 Int: TypeAlias = Any
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def longest(data: npt.NDArray[np.uint8]) -> int:
     """The bytes of the longest text; at most all of them, whatever a length says."""
     at: Int = 0

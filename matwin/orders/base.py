@@ -72,6 +72,8 @@ class Measure(Order, ABC):
     """What the compiled kernel calls its keys, if it makes them by itself."""
     is_refined: ClassVar[bool] = True
     """Whether its keys are two: a second one that decides where the first are equal."""
+    is_shown: ClassVar[bool] = True
+    """Whether ``distances=True`` has a column of it."""
 
     @property
     def measure(self) -> Measure:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from matwin.explain import labelled
+from matwin.explained import labelled
 from matwin.scheduler.division import Plan, expected
 from matwin.storage.errors import InputError
 

@@ -57,10 +57,10 @@ def prepare_windows(
     """The join as it is asked for; nothing has been looked at."""
     frames = _frames(streams)
     question = WindowQuestion.of(frames, time=time, windows=windows, by=by, where=where)
-    choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
+    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=False)
     operator = "matwin.spark.window_join"
     chosen = SparkOptions.of(operator, strips, ship, options)
-    window_options(operator, {"memory": MEMORY, **chosen.embedded}, question)
+    window_options(operator, {"memory": MEMORY, **chosen.embedded}, question, choice)
     output = _output_type(question, frames)
     check_names(output.names, session_of(frames), "output")
     for name, keys in zip(frames, question.keys, strict=True):

@@ -11,7 +11,7 @@ of key and time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -38,17 +38,24 @@ class Block:
     times: Int64s
     keys: Int64s
     second: Int64s | None
+    order: Int64s | None = None
+    """Where each of them lies in `rows`; None: as here."""
 
     def __len__(self) -> int:
         return len(self.times)
 
-    def column_at(self, name: str, at: Int64s) -> pa.Array:
-        """The values of a column in some rows."""
-        return pc.take(self.rows.column(name), pa.array(at), boundscheck=False)
+    def columns_at(self, names: Sequence[str], at: Int64s) -> list[pa.Array]:
+        """The values of columns in some rows, all in one call."""
+        places = pa.array(self._places(at))
+        taken: pa.RecordBatch = pc.take(self.rows.select(names), places, boundscheck=False)
+        return taken.columns  # type: ignore[no-any-return]
 
     def bytes_at(self, at: Int64s) -> Int64s | int:
         """What some rows take, each."""
-        return bytes_at(self.rows, at)
+        return bytes_at(self.rows, self._places(at))
+
+    def _places(self, at: Int64s) -> Int64s:
+        return at if self.order is None else self.order[at]
 
 
 class Held(Protocol):
@@ -60,7 +67,7 @@ class Held(Protocol):
     def keys(self) -> Int64s: ...
     @property
     def second(self) -> Int64s | None: ...
-    def column_at(self, name: str, at: Int64s) -> pa.Array: ...
+    def columns_at(self, names: Sequence[str], at: Int64s) -> list[pa.Array]: ...
     def bytes_at(self, at: Int64s) -> Int64s | int: ...
 
 
@@ -117,13 +124,19 @@ class Blocks:
 
     def sorted(self, rows: pa.RecordBatch) -> Block:
         """The block of rows in order of key and time."""
-        keys, times = self.codes(rows), self.side.order_keys(rows)
-        order = sort_order([keys, times]) if rows.num_rows else None
-        if order is not None:
-            rows = rows.take(pa.array(order))
-            keys, times = keys[order], times[order]
-        second = None if self.is_exact else self.codes(rows, salt=1)
-        return Block(rows, times, keys, second)
+        block = self.ordered(rows)
+        if block.order is None:
+            return block
+        return replace(block, rows=rows.take(pa.array(block.order)), order=None)
+
+    def ordered(self, rows: pa.RecordBatch) -> Block:
+        """The same, with the rows left where they lie: for as many as a CPU's cache holds."""
+        block = self.of(rows)
+        order = sort_order([block.keys, block.times]) if rows.num_rows else None
+        if order is None:
+            return block
+        second = None if block.second is None else block.second[order]
+        return Block(rows, block.times[order], block.keys[order], second, order)
 
     def codes(self, rows: pa.RecordBatch, salt: int = 0) -> Int64s:
         """One number for the keys of each row; equal keys have equal numbers."""

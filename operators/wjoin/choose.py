@@ -13,14 +13,18 @@ tests of windows, costs little here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from matwin.storage.errors import InputError
+from matwin.storage.units import format_size
 
 from .constraints import BOUNDS
 
-ALGORITHMS = (
-    "merge", "backward-nested-loop", "backward-hash", "forward-nested-loop", "forward-hash",
-)  # fmt: skip
+Algorithm: TypeAlias = Literal[
+    "auto", "merge", "backward-nested-loop", "backward-hash", "forward-nested-loop", "forward-hash"
+]
+Bounds: TypeAlias = Literal["auto", "global", "local", "graph"]
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,35 @@ class Choice:
     algorithm: str
     bounds: str
     reason: str
+    is_asked: bool = False
+    """Whether the algorithm was asked for by name."""
 
     def on_pages(self, why: str, how: str) -> str:
         """What is done instead of the algorithm once the windows are on pages."""
         instead = "" if self.algorithm == "merge" else f", not {self.algorithm}: that is for memory"
         return f"merge on pages{instead}; {why}; {how}"
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether no other algorithm will do, and this one has no windows on pages."""
+        return self.is_asked and self.algorithm != "merge"
+
+    def check_pages(self) -> None:
+        """Refuse options that ask for pages beside an algorithm that has none."""
+        if self.needs_memory:
+            raise InputError(
+                f"algorithm={self.algorithm!r} has its windows in memory, and trace=, materialize= "
+                "or schedule= asks for pages; leave these out, or take algorithm='auto'"
+            )
+
+    def refusal(self, budget_bytes: int, why: str) -> InputError:
+        """Why the algorithm that was asked for can't go on.  Another one in its place would be
+        quiet about it: whoever names one measures it, or has a reason."""
+        return InputError(
+            f"algorithm={self.algorithm!r} has its windows in memory, and there is no room in "
+            f"{format_size(budget_bytes)}: {why}; give more memory, or take algorithm='auto', "
+            "which goes on with pages"
+        )
 
     @property
     def is_hash(self) -> bool:
@@ -68,7 +96,8 @@ def choose(algorithm: object, bounds: object, *, is_keyed: bool, is_live: bool) 
         )
     why = "the closed windows are the narrowest" if bounds == "auto" else "as asked for"
     own = "graph" if bounds == "auto" else str(bounds)
-    return Choice(chosen, own, f"{chosen}: {reason}; bounds {own}: {why}")
+    is_asked = algorithm != "auto"
+    return Choice(chosen, own, f"{chosen}: {reason}; bounds {own}: {why}", is_asked)
 
 
 def _auto(*, is_keyed: bool, is_live: bool) -> tuple[str, str]:

@@ -94,7 +94,7 @@ class Backward(StreamsInMemory):
             )
             for seen, tuples in run:
                 yield from self._output.batches(seen, tuples)
-        self.buffers[stream].append(block, portion.size)
+        self.buffers[stream].append(block)
 
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Drop what no later row can meet."""
@@ -187,7 +187,7 @@ class Forward(StreamsInMemory):
             rows, times = rows.take(pa.array(order)), times[order]
         final = len(times) if upto > INT64_MAX else int(np.searchsorted(times, upto))
         ready, rest = rows.slice(0, final), rows.slice(final)
-        self.buffers[stream].append(self._blocks[stream].of(ready), batch_bytes(ready))
+        self.buffers[stream].append(self._blocks[stream].of(ready))
         waiting.append(rest, batch_bytes(rest))
 
     def _found(self, stream: int, first: int) -> Iterator[pa.RecordBatch]:
@@ -220,7 +220,7 @@ class Forward(StreamsInMemory):
         lows = _lowered(times, down, is_float=self._question.is_float)
         is_inclusive = other < stream
         # Both ascend, but the buffer's rows go back a whole window: begin where the first is.
-        start = int(expand.first_time(buffer.times, buffer.oldest, int(lows[0])))
+        start = int(expand.first_not_below(buffer.times, buffer.oldest, int(lows[0])))
         start = max(start, buffer.oldest)
         expand.places(lows, times, buffer.times[start:], is_inclusive, begins, ends)
         return begins + start, ends + start

@@ -36,6 +36,7 @@ class GatheredPages:
         self._store = store
         self._form = materialize
         self._parts: dict[tuple[int, bool], PagedPart] = {}
+        self._is_walked = False
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes while it is written."""
@@ -77,9 +78,10 @@ class GatheredPages:
         return self._step.question.names[stream] + ("" if is_new else " before")
 
     def advance(self, frontiers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """All tuples with a new row, at the end."""
-        if min(frontiers) < DONE:
+        """All tuples with a new row, at the end, and once."""
+        if self._is_walked or min(frontiers) < DONE:
             return
+        self._is_walked = True
         self._step.report.steps += 1
         old, new = (
             [

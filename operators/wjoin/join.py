@@ -5,26 +5,28 @@ streams ──▶ question (constraints closed) ──▶ choice of an algorithm
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
-from typing import Any
-
-import pyarrow as pa
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Unpack
 
 from matwin.driver import Driver
-from matwin.joining import check_rows_out
-from matwin.options import Options, options_of
+from matwin.hints import explains_words
+from matwin.joining import handed_out
+from matwin.options import JoinOptions, Options, options_of
 from matwin.report import Report, StreamReport
+from matwin.result import Result
 from matwin.sources import Source, check_trace, read_once, source_of
 from matwin.storage.errors import InputError
-from matwin.streams import Stream
+from matwin.streams import is_live
 
-from .choose import Choice, choose
+from .choose import Algorithm, Bounds, Choice, choose
+from .explained import explained
 from .joining import WindowJoining
 from .question import WindowQuestion
 from .walked import check_schedule
 
 
+@explains_words
 def window_join(
     streams: Mapping[str, object],
     *,
@@ -32,17 +34,35 @@ def window_join(
     windows: object,
     by: object = None,
     where: object = None,
-    algorithm: str = "auto",
-    bounds: str = "auto",
-    **options: Any,
-) -> pa.RecordBatchReader:
+    algorithm: Algorithm = "auto",
+    bounds: Bounds = "auto",
+    **options: Unpack[JoinOptions],
+) -> Result:
     """Rows of N streams whose times are within the windows of each other.
 
-    `windows` is one duration for every pair, a mapping of pairs to durations, pairs ``(lo, hi)`` or
-    `then`, or a `path`.  `by` names equality keys, `where` further predicates over two streams'
-    columns.  Output columns: the keys once, then ``<stream>_<column>``.
+    * `streams`: a mapping of names to tables, files or streams; two or more.
+    * `time`: the column with the time: one name for all streams, or a mapping of stream to column.
+    * `windows`: how close in time rows must be: one duration for every pair of streams (``"5s"``),
+      a mapping of pairs to durations, ``(lo, hi)`` or `matwin.then`, or a `matwin.path`.  Pairs
+      without a window of their own are bound through the others.
+    * `by`: columns that must be equal in all streams: a name, a tuple of one key's names in each
+      stream, a list of either, or a mapping of stream to columns.
+    * `where`: further conditions on two streams' columns:
+      ``{("a.x", "b.x"): 0.5}``, or a function of the two values.
+    * `algorithm`: ``"auto"``, or one by name: ``"merge"``, ``"backward-nested-loop"``,
+      ``"backward-hash"``, ``"forward-nested-loop"``, ``"forward-hash"``.
+    * `bounds`: which windows bound the search: ``"auto"``, ``"global"``, ``"local"``, ``"graph"``.
+    * further options, such as `memory`: see `matwin.JoinOptions`.
+
+    Output columns: the keys once, then ``<stream>_<column>``.  Rows come as they are found.
+
+    An `algorithm` that is asked for by name is the one that runs.  All but ``"merge"`` have their
+    windows in memory: finite inputs that don't fit are divided into parts that do, and where that
+    can't be (one key or instant that does not fit), or where live windows outgrow the memory, it is
+    an `InputError`.  ``"auto"`` goes on with pages: take it for streams that may grow.
 
     >>> import matwin
+    >>> import pyarrow as pa
     >>> doors = pa.table({"t": [1, 20], "badge": ["ann", "bob"]})
     >>> lifts = pa.table({"t": [4, 21, 90], "badge": ["ann", "bob", "bob"]})
     >>> desks = pa.table({"t": [9, 60], "badge": ["ann", "bob"], "desk": [17, 3]})
@@ -56,17 +76,16 @@ def window_join(
     question, sources, choice = asked(
         streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
     )
-    chosen = window_options("window_join", options, question)
+    chosen = window_options("window_join", options, question, choice)
     check_trace(chosen.trace, sources.values())
     report = chosen.report or Report()
     if report.streams or report.left.rows_in or report.right.rows_in:
         raise InputError("report=: it has counted another join already; give a new Report()")
-    joining = WindowJoining(question, choice, chosen, report, is_live=is_live(sources))
+    joining = WindowJoining(question, choice, chosen, report, is_live=is_live(sources.values()))
     reports = [report.streams.setdefault(name, StreamReport()) for name in question.names]
     driver = Driver(joining, list(sources.values()), reports, chosen, report)
-    return pa.RecordBatchReader.from_batches(
-        question.schema, _counted(driver.run(), report, chosen)
-    )
+    explain = partial(explained, question, sources, choice, chosen)
+    return Result(question.schema, handed_out(driver.run(), report, chosen), report, explain)
 
 
 def asked(
@@ -76,19 +95,20 @@ def asked(
     """The question, its sources and the algorithm; checked before any row is read."""
     sources = _sources(streams)
     question = WindowQuestion.of(sources, time=time, windows=windows, by=by, where=where)
-    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=is_live(sources))
+    live = is_live(sources.values())
+    choice = choose(algorithm, bounds, is_keyed=question.is_keyed, is_live=live)
     return question, sources, choice
 
 
-def is_live(sources: Mapping[str, Source]) -> bool:
-    """Whether a stream may go on for ever."""
-    return any(isinstance(source, Stream) and source.is_live for source in sources.values())
-
-
-def window_options(join: str, given: dict[str, Any], question: WindowQuestion) -> Options:
-    """The options of a window join; not every schedule is for any number of streams."""
+def window_options(
+    join: str, given: Mapping[str, Any], question: WindowQuestion, choice: Choice
+) -> Options:
+    """The options of a window join; not every schedule is for any number of streams, nor are pages
+    for every algorithm."""
     options = options_of(join, given)
     check_schedule(options.schedule, len(question.names))
+    if options.wants_pages:
+        choice.check_pages()
     return options
 
 
@@ -115,14 +135,3 @@ def _sources(streams: object) -> dict[str, Source]:
                 )
         seen[name] = once
     return found
-
-
-def _counted(
-    results: Generator[pa.RecordBatch], report: Report, options: Options
-) -> Iterator[pa.RecordBatch]:
-    with closing(results):  # also when somebody keeps the exception and its frames
-        for batch in results:
-            report.rows_out += batch.num_rows
-            check_rows_out(report, options)
-            if batch.num_rows:
-                yield batch

@@ -6,7 +6,8 @@
     on pages    live streams               `LivePages`: steps over windows
                 finite inputs              `GatheredPages`: everything at the end
 
-All algorithms share the engines on pages, because there a step must pay for the pages it reads.
+Where `auto` has chosen, all algorithms share the engines on pages, because there a step must pay
+for the pages it reads; one that was asked for by name is refused there, with the reason.
 What an engine in memory has joined already is old on pages, what has waited is new: nothing is lost
 or found twice.
 """
@@ -67,7 +68,7 @@ class WindowJoining:
 
     def in_memory(self) -> StreamsInMemory:
         """The engine of the algorithm, without rows."""
-        engine = self._engine(self._output, self._options.workers)
+        engine = self._engine(self._output, self._options.workers, keeps_rows=False)
         if self._is_live or isinstance(engine, Slabs):
             return engine
         upper = self._question.constraints.bounds(self._choice.bounds)
@@ -76,12 +77,18 @@ class WindowJoining:
     def in_part(self, output_bytes: int) -> StreamsInMemory:
         """The same for one part, on one thread."""
         output = Output(self._question, output_bytes * OUTPUT_SHARE, 1)
-        return self._engine(output, 1)
+        return self._engine(output, 1, keeps_rows=True)
 
-    def _engine(self, output: Output, threads: int) -> Slabs | Backward | Forward:
+    def _engine(
+        self, output: Output, threads: int, *, keeps_rows: bool
+    ) -> Slabs | Backward | Forward:
         choice, common = self._choice, (self._question, self._blocks, output)
         if choice.algorithm == "merge":
-            return Slabs(*common, bounds=choice.bounds, threads=threads, report=self._report)
+            budget = self._options.budget_bytes
+            return Slabs(
+                *common, bounds=choice.bounds, threads=threads, budget_bytes=budget,
+                report=self._report, keeps_rows=keeps_rows,
+            )  # fmt: skip
         evaluation = Forward if choice.is_forward else Backward
         return evaluation(*common, bounds=choice.bounds, is_hash=choice.is_hash)
 
@@ -89,6 +96,11 @@ class WindowJoining:
     def is_faster_in_parts(self) -> bool:
         """Without keys, rows are sorted by time and met in one pass through the memory."""
         return self._question.is_keyed
+
+    @property
+    def needs_memory(self) -> bool:
+        """An algorithm that was asked for by name runs in memory, if only part by part."""
+        return self._choice.needs_memory
 
     @property
     def cutting(self) -> Cutting:
@@ -99,6 +111,8 @@ class WindowJoining:
         self, engine: StreamsInMemory, store: Store, arrivals: Sequence[str], why: str
     ) -> Moved:
         """The rows of an engine in memory, on pages."""
+        if self._choice.needs_memory:
+            raise self._choice.refusal(self._options.budget_bytes, why)
         paged: LivePages | GatheredPages
         form = self._options.materialize
         step = Step(

@@ -15,6 +15,9 @@ from .pipeline import Tuples
 from .question import WindowQuestion
 
 FEW_ROWS = 64
+TUPLES = 0.4
+"""Of a portion, tuples as numbers; the rest is for their rows.  With rows of 48 bytes a portion is
+then one batch, where halves make two."""
 FOUND_BYTES = 16
 """A tuple's and a row's number; the row numbers of the tuple's streams come on top."""
 
@@ -25,6 +28,9 @@ class Output:
     def __init__(self, question: WindowQuestion, budget_bytes: int, threads: int) -> None:
         self.schema = question.schema
         self._origins = question.origins
+        self._names: dict[int, list[str]] = {}
+        for stream, name in question.origins:
+            self._names.setdefault(stream, []).append(name)
         self._streams = len(question.names)
         self._largest = 0  # bytes of the largest batch so far
         self.share_bytes = budget_bytes // OUTPUT_SHARE
@@ -46,17 +52,27 @@ class Output:
     def capacity(self) -> int:
         """Tuples that are under way at each level, on each thread."""
         levels = self._streams * (FOUND_BYTES + 8 * self._streams)
-        return max(FEW_ROWS, min(BATCH_ROWS, self._portion_bytes // 2 // levels))
+        return max(FEW_ROWS, min(BATCH_ROWS, int(self._portion_bytes * TUPLES) // levels))
 
     def batches(self, blocks: Mapping[int, Held], tuples: Tuples) -> Iterator[pa.RecordBatch]:
         """The rows of tuples, in batches that take their share however wide some rows are."""
         widths = sum(blocks[n].bytes_at(rows) for n, rows in tuples.items())
-        share = self._portion_bytes // 2
+        share = int(self._portion_bytes * (1 - TUPLES))
         for first, limit in cuts(widths, len(tuples[0]), share, BATCH_ROWS):
-            batch = self._batch(blocks, {n: rows[first:limit] for n, rows in tuples.items()})
+            # All of them are given on as they are: buffers know how to take what they were asked.
+            is_all = limit - first == len(tuples[0])
+            some = tuples if is_all else {n: rows[first:limit] for n, rows in tuples.items()}
+            batch = self._batch(blocks, some)
             self._largest = max(self._largest, batch.nbytes)
             yield batch
 
     def _batch(self, blocks: Mapping[int, Held], tuples: Tuples) -> pa.RecordBatch:
-        columns = [blocks[stream].column_at(name, tuples[stream]) for stream, name in self._origins]
+        taken = {
+            (stream, name): column
+            for stream, names in self._names.items()
+            for name, column in zip(
+                names, blocks[stream].columns_at(names, tuples[stream]), strict=True
+            )
+        }
+        columns = [taken[origin] for origin in self._origins]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,6 +1,7 @@
 """Parts: rows of one stream that are joined as sorted blocks, in memory or on pages.
 
-    MemoryPart   batches ──first use──▶ one block, sorted by key and time
+    MemoryPart   batches ──first use──▶ one block, its arrays sorted by key and time, and its rows
+                                        too unless they are few
     PagedPart    a window in a store, its pages sorted by key and time; a page is a block
 
 Both list their blocks with what is known of each without reading it: the first and last key, the
@@ -9,7 +10,7 @@ first and last time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +38,10 @@ SORTING_BYTES = 32
 class MemoryPart:
     """Rows in memory."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, *, keeps_rows: bool = False) -> None:
+        """`keeps_rows`: rows stay where they lie, and only their arrays are sorted."""
         self._blocks = blocks
+        self._made = blocks.ordered if keeps_rows else blocks.sorted
         self._batches: list[pa.RecordBatch] = []
         self._block: Block | None = None
         self.rows = 0
@@ -70,7 +73,7 @@ class MemoryPart:
         if self.rows == 0:
             return []
         if self._block is None:
-            self._block = self._blocks.sorted(_joined(self._batches))
+            self._block = self._made(_joined(self._batches))
             self._batches = [self._block.rows]
         return [InMemory(self._block)]
 
@@ -133,10 +136,10 @@ class MemoryPart:
         self.size = sum(map(batch_bytes, kept))  # those that are left may be the widest
 
 
-def needed_bytes(parts: Sequence[MemoryPart]) -> int:
-    """What parts take while one of them is sorted."""
-    sorting = max((part.sorting_bytes for part in parts), default=0)
-    return sum(part.held_bytes for part in parts) + sorting
+def needed_bytes(parts: Sequence[MemoryPart], together: int = 1) -> int:
+    """What parts take while so many of them are sorted at a time."""
+    sorting = sorted(part.sorting_bytes for part in parts)[-together:]
+    return sum(part.held_bytes for part in parts) + sum(sorting)
 
 
 class Gathering:
@@ -182,6 +185,7 @@ class PagedPart:
         )
         # Rows that come in a step have pages of their own: in the window, if that is of runs.
         self._new = self.window if isinstance(self.window, SlabWindow) else None
+        self._new_from: int | None = None  # the first run of rows that wait for their step
         self._make_new = partial(
             store.window, f"{name} new", schema, on=on, by=by, materialize="slab"
         )
@@ -191,18 +195,40 @@ class PagedPart:
         if rows.num_rows:
             self.window.append(self._blocks.on_page(rows))
 
+    def put_down(self, rows: pa.RecordBatch | None) -> None:
+        """Write rows that wait for a step."""
+        new = self._runs()
+        if rows is None:
+            return
+        if self._new_from is None:
+            new.settle()  # no run of old rows comes after this one
+            self._new_from = new.next_run
+        new.add_run(self._blocks.on_page(rows), is_to_merge=True)
+
     def staged(self, rows: pa.RecordBatch | None) -> tuple[list[OnPage], list[OnPage]]:
-        """Take the rows of a step: the pages that were there, and those of these rows alone."""
+        """Take the rows of a step, with those that wait for it: the pages that were there, and
+        those of these rows alone."""
+        refs = self._staged(rows)
+        new = {ref.page_id for ref in refs}
+        old = [ref for ref in self.window.pages() if ref.page_id not in new]
+        return self._on_pages(old), self._on_pages(refs)
+
+    def _staged(self, rows: pa.RecordBatch | None) -> list[PageRef]:
+        new = self._runs()
+        if self._new_from is not None:
+            self.put_down(rows)
+            first, self._new_from = self._new_from, None
+            return new.merge_from(first)
+        new.settle()  # before: it may join short runs to a longer one
+        return [] if rows is None else new.add_run(self._blocks.on_page(rows))
+
+    def _runs(self) -> SlabWindow:
+        """Where new rows are."""
         if self._new is None:
             made = self._make_new()
             assert isinstance(made, SlabWindow)
             self._new = made.only_runs()
-        if self._new is self.window:
-            self.window.settle()  # before: it may join short runs to a longer one
-        refs = [] if rows is None else self._new.add_run(self._blocks.on_page(rows))
-        new = {ref.page_id for ref in refs}
-        old = [ref for ref in self.window.pages() if ref.page_id not in new]
-        return self._on_pages(old), self._on_pages(refs)
+        return self._new
 
     def settle(self) -> None:
         """After a step its rows are the window's, as all others."""
@@ -210,6 +236,43 @@ class PagedPart:
             for batch in self._new.scan():
                 self.window.append(batch)
             self._new.clear("taken over")
+
+    def compact(self) -> None:
+        """Make long runs of short ones, so that a page has few keys and meets few others."""
+        if isinstance(self.window, SlabWindow):
+            self.window.compact()
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows on pages that wait for a step."""
+        if self._new is None or self._new_from is None:
+            return 0
+        return sum(ref.rows for ref in self._new.pages() if ref.run >= self._new_from)
+
+    @property
+    def rows(self) -> int:
+        """Rows on the window's pages but those that wait."""
+        waiting = self.rows_waiting if self._new is self.window else 0
+        return sum(ref.rows for ref in self.window.pages()) - waiting
+
+    @property
+    def state(self) -> tuple[list[str], dict[str, int]]:
+        """The windows in the store, and from which run on rows wait."""
+        names = [self.window.name]
+        if self._new is None or self._new_from is None:
+            return names, {}
+        names += [self._new.name] if self._new is not self.window else []
+        return names, {self._mark: self._new_from}
+
+    def restore(self, marks: Mapping[str, int]) -> None:
+        """Go on with rows that wait."""
+        if self._mark in marks:
+            self._runs()
+            self._new_from = marks[self._mark]
+
+    @property
+    def _mark(self) -> str:
+        return f"{self.window.name} waits from run"
 
     def pages(self) -> list[OnPage]:
         """The pages with what is known of them."""

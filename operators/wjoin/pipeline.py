@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s, float_ke
 
 from .block import Held
 from .constraints import Between, Matrix
+from .kernels import expand
 from .kernels import interval as kernel
 from .predicates import Predicate
 from .question import WindowQuestion
@@ -34,24 +36,78 @@ Tuples = dict[int, Int64s]
 """Row numbers by stream, one entry a tuple."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Tuples that look for rows of one more stream."""
+class Span(NamedTuple):
+    """How far from a stream's row another stream's row may be."""
 
-    tuples: Tuples
-    keys: Int64s
-    lows: Int64s
-    highs: Int64s
+    stream: int
+    down: float
+    up: float
+
+
+class Probe:
+    """Tuples that look for rows of one more stream; each of their rows leaves an interval."""
+
+    def __init__(
+        self, tuples: Tuples, blocks: dict[int, Held], root: int, spans: Sequence[Span], *,
+        is_float: bool,
+    ) -> None:  # fmt: skip
+        self.tuples = tuples
+        self._blocks = blocks
+        self._root = root
+        self._spans = spans
+        self._is_float = is_float
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.tuples[self._root])
+
+    @cached_property
+    def keys(self) -> Int64s:
+        """The number of each tuple's keys."""
+        return self._blocks[self._root].keys[self.tuples[self._root]]
+
+    @cached_property
+    def intervals(self) -> tuple[Int64s, Int64s]:
+        """The times that all rows of a tuple leave: the first and the last."""
+        lows, highs = np.full(len(self), INT64_MIN), np.full(len(self), INT64_MAX)
+        for span in self._spans:
+            self._narrow(lows, highs, span, self.tuples[span.stream])
+        return lows, highs
+
+    def _narrow(self, lows: Int64s, highs: Int64s, span: Span, rows: Int64s) -> None:
+        block = self._blocks[span.stream]
+        if self._is_float:
+            _narrow_floats(lows, highs, block, rows, float(span.down), float(span.up))
+        else:
+            bounds = _limited(span.down), _limited(span.up)
+            kernel.narrow(lows, highs, block.times, rows, *bounds)
+
+    def places_in(self, block: Held) -> tuple[Int64s, Int64s] | None:
+        """Between which places of a sorted block the rows lie that each tuple can meet; None where
+        an interval for each tuple is cheaper.
+
+        A row is part of many tuples, and what it can meet is one stretch of the block.  So that is
+        looked for once for each row, in one pass over both, and what a tuple can meet is where the
+        stretches of its rows overlap: a chain of four took 0.7 of the time.
+        """
+        rows_of = [self.tuples[span.stream] for span in self._spans]
+        if len(self.tuples) == 1 or len(self) == 0:
+            return None
+        ranges = [(int(rows.min()), int(rows.max()) + 1) for rows in rows_of]
+        if any(limit - first > len(self) for first, limit in ranges):
+            return None
+        begins, ends = np.zeros(len(self), np.int64), np.full(len(self), len(block.times))
+        for span, rows, (first, limit) in zip(self._spans, rows_of, ranges, strict=True):
+            lows, highs = np.full(limit - first, INT64_MIN), np.full(limit - first, INT64_MAX)
+            self._narrow(lows, highs, span, np.arange(first, limit))
+            keys = self._blocks[span.stream].keys[first:limit]
+            own = np.empty_like(lows), np.empty_like(highs)
+            expand.stretches(block.keys, block.times, keys, lows, highs, *own)
+            expand.overlap(begins, ends, *own, rows, first)
+        return begins, ends
 
 
 Found = tuple[Int64s, Int64s]
 """Tuple numbers and row numbers of candidates."""
-
-
-_NONE = np.empty(0, np.int64)
 
 
 class Reach(Protocol):
@@ -72,7 +128,6 @@ class Pipeline:
         self.root = root
         self._upper = question.constraints.bounds(bounds)
         self.order = _joining_order(self._upper, root, rows)
-        self._has_intervals = not is_forward
         is_refined = question.constraints.is_refined(bounds)
         if is_forward:
             is_refined = question.constraints.is_uniform
@@ -103,19 +158,10 @@ class Pipeline:
                 yield from self._grown(level + 1, seen, grown, reaches, capacity)
 
     def probe(self, stream: int, blocks: dict[int, Held], tuples: Tuples) -> Probe:
-        """The interval that the rows of each tuple leave for one more stream."""
-        count = len(tuples[self.root])
-        if not self._has_intervals:
-            return Probe(tuples, blocks[self.root].keys[tuples[self.root]], _NONE, _NONE)
-        lows, highs = np.full(count, INT64_MIN), np.full(count, INT64_MAX)
-        for number, rows in tuples.items():
-            up, down = self._upper[number][stream], -self._upper[stream][number]
-            if self.question.is_float:
-                _narrow_floats(lows, highs, blocks[number], rows, float(down), float(up))
-            else:
-                times = blocks[number].times
-                kernel.narrow(lows, highs, times, rows, _limited(down), _limited(up))
-        return Probe(tuples, blocks[self.root].keys[tuples[self.root]], lows, highs)
+        """What the rows of each tuple leave for one more stream."""
+        is_float = self.question.is_float
+        spans = _spans(self._upper, list(tuples), stream, is_float=is_float)
+        return Probe(tuples, blocks, self.root, spans, is_float=is_float)
 
     def _refined(self, level: int, blocks: dict[int, Held], tuples: Tuples) -> Tuples:
         """Keep the tuples whose rows agree in all that can be told at this level."""
@@ -136,7 +182,7 @@ class Pipeline:
             mask = times if mask is None else mask & times
         tuples = _kept(tuples, mask)
         for predicate in here.predicates:
-            columns = [blocks[n].column_at(name, tuples[n]) for n, name in predicate.columns]
+            columns = [blocks[n].columns_at([name], tuples[n])[0] for n, name in predicate.columns]
             tuples = _kept(tuples, predicate.test(columns))
         return tuples
 
@@ -179,6 +225,26 @@ def _joining_order(upper: Matrix, root: int, rows: Sequence[int] | None) -> list
         order.append(min(rest, key=expected))
         rest.remove(order[-1])
     return order
+
+
+def _spans(upper: Matrix, seen: Sequence[int], stream: int, *, is_float: bool) -> list[Span]:
+    """What the rows of some streams leave for one more.
+
+    In a chain only the row before it counts: what others leave follows from that.  Sums of floats
+    are rounded, and nothing follows from them.
+    """
+    left = list(seen)
+    for one in seen if not is_float else ():
+        through = [
+            other
+            for other in left
+            if other != one
+            and upper[one][other] + upper[other][stream] <= upper[one][stream]
+            and upper[stream][other] + upper[other][one] <= upper[stream][one]
+        ]
+        if through:
+            left.remove(one)
+    return [Span(one, -upper[stream][one], upper[one][stream]) for one in left]
 
 
 def _limited(bound: float) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from matwin.attributes import common_type
+from matwin.hints import did_you_mean
 from matwin.question import RESERVED
 from matwin.side import Side
 from matwin.sources import Source
@@ -110,7 +111,8 @@ def _field(schemas: Mapping[str, pa.Schema], name: str, column: object, what: st
         raise InputError(f"{what}={column!r}: give a column's name")
     places = schema.get_all_field_indices(column)
     if len(places) != 1:
-        problem = "is not there" if not places else "stands there twice"
+        missing = f"is not there{did_you_mean(column, schema.names)}"
+        problem = "stands there twice" if places else missing
         raise InputError(
             f"{name}: column {column!r} {problem}; the columns are {listed(schema.names)}"
         )
@@ -123,7 +125,10 @@ def _per_stream(schemas: Mapping[str, pa.Schema], given: object, what: str) -> l
         return [given] * len(schemas)
     for name in given:
         if name not in schemas:
-            raise InputError(f"{what}: {name!r} is no stream; the streams are {list(schemas)}")
+            near = did_you_mean(str(name), schemas)
+            raise InputError(
+                f"{what}: {name!r} is no stream{near}; the streams are {list(schemas)}"
+            )
     for name in schemas:
         if name not in given:
             raise InputError(f"{what}: the stream {name!r} is missing; name a column for each")
@@ -142,7 +147,7 @@ def _keys(schemas: Mapping[str, pa.Schema], by: object) -> tuple[Names, ...]:
     if by is None:
         return ((),) * len(schemas)
     found: list[Names] = []
-    for name, given in zip(schemas, _per_stream(schemas, by, "by"), strict=True):
+    for name, given in zip(schemas, _keys_per_stream(schemas, by), strict=True):
         columns = [given] if isinstance(given, str) else given
         if not isinstance(columns, Sequence) or not columns:
             raise InputError(f"by={by!r}: give a column's name, a list of names, or one per stream")
@@ -155,6 +160,23 @@ def _keys(schemas: Mapping[str, pa.Schema], by: object) -> tuple[Names, ...]:
     if len({len(columns) for columns in found}) > 1:
         raise InputError(f"by={by!r}: every stream must have as many key columns as the others")
     return tuple(found)
+
+
+def _keys_per_stream(schemas: Mapping[str, pa.Schema], by: object) -> list[object]:
+    """Each stream's columns.  As in two-sided joins a tuple is one key, under its name in each
+    stream, and a list is several keys."""
+    keys = [by] if isinstance(by, tuple) else by
+    if not isinstance(keys, list) or not any(isinstance(key, tuple) for key in keys):
+        return _per_stream(schemas, by, "by")
+    for key in keys:
+        if isinstance(key, tuple) and len(key) != len(schemas):
+            raise InputError(
+                f"by={by!r}: {key!r} is one key with a name for each stream, and there are "
+                f"{len(schemas)} streams; give a list for several keys"
+            )
+    return [
+        [key[at] if isinstance(key, tuple) else key for key in keys] for at in range(len(schemas))
+    ]
 
 
 def _common(schemas: Mapping[str, pa.Schema], columns: Sequence[str], what: str) -> pa.DataType:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from matwin.storage.columns import Int64s
+from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s
 
 from .block import Block, Held
 from .buffers import Buffer
@@ -59,8 +60,8 @@ class InMemory:
 
     @property
     def time_range(self) -> tuple[int, int]:
-        """The first and the last time."""
-        return int(self.block.times.min()), int(self.block.times.max())
+        """Any: to find the first and the last took longer than to merge the block in vain."""
+        return INT64_MIN, INT64_MAX
 
     @property
     def rows(self) -> int:
@@ -80,9 +81,23 @@ class MergeReach:
 
     def candidates(self, probe: Probe, capacity: int) -> Iterator[tuple[Held, Found]]:
         """Candidates in every block that the tuples reach."""
+        ref = self._refs[0][0] if len(self._refs) == 1 else None
+        if len(probe) and isinstance(ref, InMemory):
+            places = probe.places_in(ref.block)
+            if places is not None:
+                for found in _portions(partial(expand.between, *places), 0, len(probe), capacity):
+                    yield ref.block, found
+                return
+        for own, first, limit in self.reached(probe):
+            with own.pinned() as block:
+                for found in merged(block, probe, first, limit, capacity):
+                    yield block, found
+
+    def reached(self, probe: Probe) -> Iterator[tuple[BlockRef, int, int]]:
+        """The blocks that the tuples may reach, not read yet, and which of the tuples."""
         if len(probe) == 0:
             return
-        keys, lows, highs = probe.keys, probe.lows, probe.highs
+        keys, (lows, highs) = probe.keys, probe.intervals
         low, high = int(lows.min()), int(highs.max())
         is_sorted = not (keys[1:] < keys[:-1]).any()
         key_low, key_high = (int(keys.min()), int(keys.max()))
@@ -93,15 +108,17 @@ class MergeReach:
             if is_sorted:
                 first = int(np.searchsorted(keys, first_key, "left"))
                 limit = int(np.searchsorted(keys, last_key, "right"))
-            if first == limit:
-                continue
-            with ref.pinned() as block:
+            if first < limit:
+                yield ref, first, limit
 
-                def call(*state: Any, own: Block = block) -> Any:
-                    return expand.merge(own.keys, own.times, keys, lows, highs, *state)
 
-                for found in _portions(call, first, limit, capacity):
-                    yield block, found
+def merged(block: Block, probe: Probe, first: int, limit: int, capacity: int) -> Iterator[Found]:
+    """Candidates of some tuples in a sorted block."""
+
+    def call(*state: Any) -> Any:
+        return expand.merge(block.keys, block.times, probe.keys, *probe.intervals, *state)
+
+    return _portions(call, first, limit, capacity)
 
 
 class BackwardReach:
@@ -113,12 +130,12 @@ class BackwardReach:
 
     def candidates(self, probe: Probe, capacity: int) -> Iterator[tuple[Held, Found]]:
         """Candidates within each tuple's interval."""
-        buffer, keys, lows, highs = self._buffer, probe.keys, probe.lows, probe.highs
-        nodes, oldest = buffer.nodes, buffer.oldest
+        buffer, keys, (lows, highs) = self._buffer, probe.keys, probe.intervals
+        nodes, oldest, base = buffer.nodes, buffer.oldest, buffer.base
         if self._is_hash:
 
             def call(*state: Any) -> Any:
-                return expand.chain(buffer.table, nodes, oldest, keys, lows, highs, *state)
+                return expand.chain(buffer.table, nodes, base, oldest, keys, lows, highs, *state)
 
             found = _portions(call, 0, len(probe), capacity)
         else:
@@ -152,11 +169,11 @@ class ForwardReach:
         rows = probe.tuples[self._root] - self._first
         begins, ends, keys = self._begins[rows], self._ends[rows], probe.keys
         buffer = self._buffer
-        nodes = buffer.nodes
+        nodes, base = buffer.nodes, buffer.base
 
         def call(*state: Any) -> Any:
             if self._is_hash:
-                return expand.chain_places(buffer.table, nodes, keys, begins, ends, *state)
+                return expand.chain_places(buffer.table, nodes, base, keys, begins, ends, *state)
             return expand.scan_places(nodes[:, expand.KEY], keys, begins, ends, *state)
 
         for portion in _portions(call, 0, len(probe), capacity):

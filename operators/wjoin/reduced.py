@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.sizes import batch_bytes
-from matwin.storage.columns import Bools
 
 from .block import BYTES_PER_ROW, Block, joined
 from .output import Output
 from .parts import SORTING_BYTES, OnPage
 from .pipeline import Pipeline
 from .pipeline import Reach as Candidates
-from .reaches import BlockRef, InMemory, MergeReach
+from .reaches import BlockRef, InMemory, MergeReach, merged
 
 PAGES_MAX = 64
 """Root pages that are joined to one block at most."""
@@ -99,15 +98,13 @@ class Reduced:
 
     def _rows(self, root: Block, stream: int) -> Iterator[pa.RecordBatch]:
         probe = self._pipeline.probe(stream, {self._root: root}, {self._root: np.arange(len(root))})
-        for page in self._lots[stream]:
-            is_met: Bools | None = None
-            for held, (_, rows) in MergeReach([page]).candidates(probe, CAPACITY):
-                assert isinstance(held, Block)
-                is_met = np.zeros(len(held), np.bool_) if is_met is None else is_met
-                is_met[rows] = True
-                batch = held.rows
-            if is_met is not None:
-                yield batch.take(pa.array(np.flatnonzero(is_met)))
+        for page, first, limit in MergeReach(self._lots[stream]).reached(probe):
+            with page.pinned() as block:
+                is_met = np.zeros(len(block), np.bool_)
+                for _, rows in merged(block, probe, first, limit, CAPACITY):
+                    is_met[rows] = True
+                if is_met.any():
+                    yield block.rows.take(pa.array(np.flatnonzero(is_met)))
 
 
 def _slice(block: Block, first: int, limit: int) -> Block:

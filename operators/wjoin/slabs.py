@@ -51,15 +51,18 @@ class Slabs(StreamsInMemory):
 
     def __init__(
         self, question: WindowQuestion, blocks: Sequence[Blocks], output: Output, *, bounds: str,
-        threads: int, report: Report,
+        threads: int, budget_bytes: int, report: Report, keeps_rows: bool = False,
     ) -> None:  # fmt: skip
+        """`keeps_rows`: rows are few enough to be left where they lie."""
+        self._keeps_rows = keeps_rows
         self._report = report
         self._question = question
         self._output = output
         self._bounds = bounds
         self._threads = threads
-        self.old = [MemoryPart(b) for b in blocks]
-        self.new = [MemoryPart(b) for b in blocks]
+        self._budget_bytes = budget_bytes
+        self.old = [MemoryPart(b, keeps_rows=keeps_rows) for b in blocks]
+        self.new = [MemoryPart(b, keeps_rows=keeps_rows) for b in blocks]
 
     @property
     def held_bytes(self) -> int:
@@ -69,12 +72,21 @@ class Slabs(StreamsInMemory):
     @property
     def counted_bytes(self) -> int:
         """What a step takes: it sorts, and makes output."""
-        return self.needed_bytes
+        return self._needed_bytes(self._sorted_together)
 
     @property
     def needed_bytes(self) -> int:
         """What the rows take, and sorting the largest part, and output."""
-        return needed_bytes([*self.old, *self.new]) + self._output.share_bytes
+        return self._needed_bytes(1)
+
+    def _needed_bytes(self, together: int) -> int:
+        return needed_bytes([*self.old, *self.new], together) + self._output.share_bytes
+
+    @property
+    def _sorted_together(self) -> int:
+        """How many parts are sorted at a time: one on each thread, if there is memory for that."""
+        fits = self._needed_bytes(self._threads) <= self._budget_bytes
+        return self._threads if fits else 1
 
     def kept_bytes(self, frontiers: Sequence[int]) -> int:
         """What would be needed after a step."""
@@ -98,6 +110,7 @@ class Slabs(StreamsInMemory):
         if not is_known(frontiers):
             return
         self._report.steps += 1
+        self._sort()
         old, new = [p.refs() for p in self.old], [p.refs() for p in self.new]
         counts = [o.rows + n.rows for o, n in zip(self.old, self.new, strict=True)]
         yield from stepped(
@@ -107,12 +120,23 @@ class Slabs(StreamsInMemory):
             own.absorb(come)
             own.drop_below(bound)
 
+    def _sort(self) -> None:
+        """Sort what is not sorted yet.  Few rows are not worth the threads."""
+        parts = [*self.old, *self.new]
+        together = self._sorted_together
+        if together > 1 and sum(part.rows for part in parts) > STRETCH_MIN:
+            with ThreadPoolExecutor(together) as pool:
+                list(pool.map(MemoryPart.refs, parts))
+
     def _needed(self, frontiers: Sequence[int]) -> list[int]:
         upper = self._question.constraints.bounds(self._bounds)
         return needed_from(frontiers, upper, is_float=self._question.is_float)
 
     def weight(self, rows: int, size: int) -> int:
         """What a portion takes: its rows and arrays, and a copy and words while they are sorted."""
+        if self._keeps_rows:
+            # A copy while a part is loaded; afterwards arrays, where each row lies, and words.
+            return size + max(size, rows * (BYTES_PER_ROW + 8 + SORTING_BYTES))
         return self.copies * size + rows * (BYTES_PER_ROW + SORTING_BYTES)
 
     @property

@@ -12,7 +12,7 @@
 
 Two streams: any schedule does, because a tuple is a pair, and a pair of pages can be judged by
 itself.  More streams: gallop, driver page by driver page.  Where a driver page meets more pages
-than there are frames (many runs, a hot key), of those pages only the rows are kept that the root's
+than there are frames (short runs, a hot key), of those pages only the rows are kept that the root's
 rows can meet (`reduced`).
 
 Invariant: every tuple is found once.  Its row of the driver stream is on one page, and its root is
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -95,9 +96,8 @@ class _Rooted:
             rows=[sum(page.rows for page in lot) for lot in lots],
         )  # fmt: skip
         self._driver = max(range(len(lots)), key=lambda i: len(lots[i]))
-        self._left = list(lots[self._driver])
-        if len(lots) > 2:  # by key, whatever run they are of: neighbours meet the same columns
-            self._left.sort(key=lambda page: (page.key_range, page.time_range))
+        # By key, whatever run they are of: neighbours meet the same columns.
+        self._left = sorted(lots[self._driver], key=lambda p: (p.key_range, p.time_range))
         others = [i for i in range(len(lots)) if i != self._driver]
         self._right = [page for i in others for page in lots[i]]
         self._columns: list[tuple[dict[PageId, Pinned], list[Block]]] = [({}, []) for _ in lots]
@@ -170,9 +170,12 @@ class _Rooted:
         lefts = [self._left[at].ref for at in left.tolist()]
         rights = [page.ref for page in self._right]
         walk = Walk(step.pool, schedule, lefts, rights, read_ahead=self._ahead(frames))
-        for pairs, is_whole in walk.together(columns=self._ahead(frames)):
-            step.report.pairs_visited += len(pairs)
-            yield from self._judged(pairs, is_whole=is_whole)
+        for columns, is_whole in walk.together(columns=self._ahead(frames)):
+            # Whole columns are judged together; parts of them by themselves, because two of them
+            # may have been in frames with different pages before.
+            for pairs in [list(chain.from_iterable(columns))] if is_whole else columns:
+                step.report.pairs_visited += len(pairs)
+                yield from self._judged(pairs, is_whole=is_whole)
 
     def _schedule(self, reach: Reach, frames: int) -> Schedule:
         mode = self._step.mode
@@ -195,8 +198,9 @@ class _Rooted:
             for i, own in enumerate(blocks) if i != self._root
         }  # fmt: skip
         output = self._step.output
+        others = [own for i, own in enumerate(blocks) if i != self._root]
         for block in blocks[self._root]:
-            rows = np.arange(len(block))
+            rows = _meeting(block, others)
             for seen, found in self._pipeline.run(block, rows, reaches, output.capacity):
                 yield from output.batches(seen, found)
 
@@ -258,6 +262,16 @@ class _Rooted:
         room = pool.budget_bytes - held - (len(lots) + 2) * (page + block)
         with pool.reserve(max(room // 2, 0) + step.output.share_bytes):
             yield from Reduced(self._pipeline, lots, max(room // 2, 0)).tuples(step.output)
+
+
+def _meeting(root: Block, others: Sequence[Sequence[Block]]) -> Int64s:
+    """The rows of a block whose keys are within those of all others: of columns that have stayed
+    for many driver pages these meet a few."""
+    first = max(min(int(block.keys[0]) for block in own) for own in others)
+    last = min(max(int(block.keys[-1]) for block in own) for own in others)
+    return np.arange(
+        np.searchsorted(root.keys, first, "left"), np.searchsorted(root.keys, last, "right")
+    )
 
 
 def _spans(pages: Sequence[OnPage]) -> Spans:

@@ -5,29 +5,36 @@
     dropped whole             live          in memory
 
 A stream that comes in order fills one stretch after the other.  When as many rows have come as can
-be sorted in memory, they become a run: written once, never merged, dropped whole when the bound has
-passed its last row.
+be sorted in memory, they become a run: written once, dropped whole when the bound has passed its
+last row.
 
 Rows are listed as soon as `settle` is called.  Until their run is long enough they are in small
 runs whose pages stay in memory; then the small runs become one, so that no half-empty page reaches
 the disk.  (A completed step writes them all the same: it has to be whole.)
 
-Cost: every row is written once.  Rows out of order are kept right, but a run lives as long as its
-last row: the more disorder, the later it is dropped.  Rows without an order value never expire and
-get runs of their own.
+Whoever reads all runs again and again wants few and long ones: `compact` merges short ones with
+their neighbours, `merge_from` those that came last.
+
+Cost: every row is written once, unless runs are merged. Rows out of order are kept right, but a run
+lives as long as its last row: the more disorder, the later it is dropped. Rows without an order
+value never expire and get runs of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 import pyarrow as pa
 
 from ..columns import NO_VALUE, Bools, cast_columns
-from ..runs import PageRef, Sorted, live_rows, sort_rows, sort_space
+from ..runs import PageRef, RunWriter, Sorted, live_rows, merge_into_one, sort_rows, sort_space
 from ..turns import in_turn
 from .window import Window
+
+LONG_SHARE, SHORT_SHARE = 4, 16
+"""Merged runs are a quarter of the window at most, so that they are dropped soon after their rows
+have expired.  A sixteenth is short: its pages have many keys each, and meet many others."""
 
 
 class SlabWindow(Window):
@@ -55,20 +62,27 @@ class SlabWindow(Window):
         self._pool.set_aside(self._window)
         return self
 
+    @property
+    def next_run(self) -> int:
+        """The number of the run that comes next."""
+        return self._next_run
+
     @in_turn
-    def add_run(self, rows: pa.RecordBatch) -> list[PageRef]:
+    def add_run(self, rows: pa.RecordBatch, *, is_to_merge: bool = False) -> list[PageRef]:
         """Take rows as a run of their own, all of them or none, and say which pages they are.
 
-        A short run is one of the small ones, until there are enough of them.
+        A short run is one of the small ones, until there are enough of them; one that is to be
+        merged (`merge_from`) is by itself, and makes no others of the small ones.
         """
         self._pool.mark(self._window)  # an error where the window was dropped
         self._check_columns(rows)
         count, size = rows.num_rows, int(pa.ipc.get_record_batch_size(rows))
         if count == 0:
             return []
-        if self._tail.is_full_for(rows, *self._of_small()):
+        if not is_to_merge and self._tail.is_full_for(rows, *self._of_small()):
             self._spill()
-        is_small = sort_space(count, size, len(self.grid.names) + 1) <= self._tail.limit
+        is_short = sort_space(count, size, len(self.grid.names) + 1) <= self._tail.limit
+        is_small = is_short and not is_to_merge
         keys = 8 * count * (len(self.grid.names) + 2)
         with self._pool.reserve(keys + 2 * self._pool.file.page_size):
             ordered = sort_rows(cast_columns(rows, self._page_schema), self.grid)
@@ -76,6 +90,40 @@ class SlabWindow(Window):
             before = self._next_run
             self._write(ordered, runs, keep=is_small)
         return [ref for run in range(before, self._next_run) for ref in runs.get(run, ())]
+
+    @in_turn
+    def compact(self) -> None:
+        """Make longer runs of short ones."""
+        while short := self._short_runs():
+            self._merge(short)
+
+    def _short_runs(self) -> list[int]:
+        first, limit = short_runs([sum(r.rows for r in refs) for refs in self._runs.values()])
+        return list(self._runs)[first:limit]
+
+    @in_turn
+    def merge_from(self, first: int) -> list[PageRef]:
+        """Make one run of those numbered from `first` on; its pages."""
+        return self._merge([run for run in self._runs if run >= first])
+
+    def _merge(self, numbers: Sequence[int]) -> list[PageRef]:
+        """Make one run, in the place of these."""
+        runs = [self._runs[run] for run in numbers]
+        try:
+            merge_into_one(self._pool, self.grid, runs, self._merged_run)
+        finally:
+            before = list(self._runs)
+            at = before.index(numbers[0]) if numbers else 0
+            kept = [self._runs[run] for run in before if run not in numbers]
+            kept[at:at] = [refs for refs in runs if refs]
+            self._runs = {refs[0].run: refs for refs in kept}
+            self._by_order.clear()
+            self._by_order.update(self._listed())
+        return [ref for refs in runs for ref in refs]
+
+    def _merged_run(self) -> RunWriter:
+        run, self._next_run = self._next_run, self._next_run + 1
+        return self._writer(run, "merge")
 
     def _spill(self) -> None:
         """The small runs and the tail become a run."""
@@ -141,6 +189,38 @@ class SlabWindow(Window):
             self._runs.setdefault(ref.run, []).append(ref)
         self._by_order.update(refs)
         self._next_run = max(self._runs, default=-1) + 1
+
+
+def short_runs(rows: Sequence[int]) -> tuple[int, int]:
+    """Which neighbours, of runs that are listed oldest first, become one; none is ``(0, 0)``.
+
+    A short run is twice as long as the next at least, as the runs of a sort that merges as it goes,
+    so that there are few of them and rows are seldom written again.  One that is followed by a long
+    run goes into that, if it does not become too long.
+
+    >>> short_runs([100, 4, 2, 1]), short_runs([100, 4, 2, 2]), short_runs([100, 1, 20])
+    ((0, 0), (1, 4), (1, 3))
+    """
+    most, short = sum(rows) / LONG_SHARE, sum(rows) / SHORT_SHARE
+    for at in range(len(rows)):
+        first, limit = at, at + 1
+        together: float = rows[at]
+        while True:
+            older = rows[first - 1] if first > 0 and limit - first > 1 else most
+            newer = rows[limit] if limit < len(rows) else most
+            if together < 2 * newer and _joins(together, newer, most, short):
+                limit, together = limit + 1, together + newer
+            elif older < 2 * together and _joins(older, together, most, short):
+                first, together = first - 1, together + older
+            else:
+                break
+        if limit - first > 1:
+            return first, limit
+    return 0, 0
+
+
+def _joins(older: float, newer: float, most: float, short: float) -> bool:
+    return min(older, newer) <= short and older + newer <= most
 
 
 def _where(rows: Sorted, mask: Bools) -> Sorted:

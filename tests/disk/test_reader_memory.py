@@ -19,7 +19,7 @@ BESIDE = 250 * MB
 USUAL = [
     ("parquet", "window", 100_000), ("parquet plain", "narrow", 100_000),
     ("ipc stream lz4", "epsilon", 10_000), ("csv", "narrow", 200_000),
-    ("stream", "window", 1_000_000),
+    ("stream", "window", 1_000_000), ("dataset", "window", 100_000),
 ]  # fmt: skip
 MANY = (
     [(kind, join, 10_000) for kind in (*FILES, *MADE) for join in JOINS]

@@ -1,11 +1,12 @@
 """The same rows whatever the budget, and never more counted than the budget.
 
 Tables of some thousand rows against themselves in memory with room to spare (which
-`test_joins.py` holds against a nested loop): in slabs, on pages, in halves, sorted out by a store.
+`test_joins.py` holds against a nested loop): in slabs, on pages, sorted out by a store.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from questions import as_bag
 
 import matwin
 from matwin import paging
+from matwin.judge import Judge
 from matwin.report import Report
 from matwin.storage import BudgetError
 
@@ -102,22 +104,97 @@ def test_every_layout_and_schedule(materialize: str, schedule: str) -> None:
         "left", left, right, best=True, materialize=materialize, schedule=schedule, **SMALL
     )
     assert found == expected
-    assert 0 < report.pairs_visited <= report.pairs_planned  # fewer where a walk is broken off
+    assert 0 < report.pairs_visited == report.pairs_planned
 
 
-def test_partial_results_that_outgrow_their_share_are_judged_in_halves(
+@pytest.mark.parametrize("is_nearest", [True, False])
+@pytest.mark.parametrize("materialize", ["standard", "grid", "slab"])
+@pytest.mark.parametrize(("how", "best"), [*((h, True) for h in BEST), *((h, False) for h in ALL)])
+def test_all_pages_that_are_held_are_judged_in_one_call(
+    how: str, best: bool, materialize: str, is_nearest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of several runs and cells at once, by their values and by the nearest of them."""
+    left, right = table(4000, 5), table(5000, 6)
+    wide = 2000 if best else 200  # all pairs of a wide one would be millions
+    on = {"t": wide} if is_nearest else {"t": wide, "x": 0.1}
+    pieces, searched = [], Judge.search
+
+    def noted(self: Any, probe: Any, base: Any, *a: Any, **options: Any) -> Any:
+        pieces.append(1 if base.pieces is None else len(base.pieces))
+        return searched(self, probe, base, *a, **options)
+
+    monkeypatch.setattr(Judge, "search", noted)
+    join = matwin.bestmatch_join if best else matwin.epsilon_join
+    ask = partial(join, left, right, on=on, by="k", how=how, threads=2)
+    expected = as_bag(ask().read_all())
+    assert set(pieces) == {1}
+    report = Report()
+    found = ask(memory="1MiB", page_size="4KiB", materialize=materialize, report=report).read_all()
+    assert max(pieces) >= 3
+    assert as_bag(found) == expected
+    assert report.pairs_visited == report.pairs_planned
+    assert report.peak_bytes <= 2**20
+
+
+@pytest.mark.parametrize("schedule", ["crabstep", "lookahead"])
+@pytest.mark.parametrize("share", [600, 5000])
+@pytest.mark.parametrize(
+    ("how", "best"),
+    [("left", True), ("full", True), ("inner", True), ("left", False), ("semi", False)],
+)
+def test_partial_results_are_put_down_and_pages_are_read_as_planned(
+    how: str, best: bool, share: int, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever room there is, every pair of pages is visited once."""
+    left, right = table(1500, 5), table(1500, 6)
+    expected, _ = joined(how, left, right, best=best)
+    _cramp(monkeypatch, share)
+    found, report = joined(
+        how, left, right, best=best, materialize="slab", schedule=schedule, **SMALL
+    )
+    assert found == expected
+    assert report.pairs_visited == report.pairs_planned > 0
+    assert report.peak_bytes <= SMALL["memory"]
+    is_down = any("put down" in decision for decision in report.decisions)
+    assert is_down or share > 600
+
+
+def test_what_black_boxes_compare_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets can't be put down as numbers."""
+    random = np.random.default_rng(3)
+
+    def sets(seed: int) -> pa.Table:
+        tags = [random.choice(4, random.integers(1, 4), replace=False).tolist() for _ in range(300)]
+        return table(300, seed).append_column("s", pa.array(tags, pa.list_(pa.int64())))
+
+    left, right = sets(1), sets(2)
+    ask = partial(
+        matwin.bestmatch_join, left, right, on={"t": 300, "s": None}, orders={"s": "subset"}
+    )
+    expected = as_bag(ask().read_all())
+    _cramp(monkeypatch, 20_000)
+    report = Report()
+    found = ask(materialize="slab", schedule="lookahead", report=report, **SMALL).read_all()
+    assert as_bag(found) == expected
+    assert any("put down" in decision for decision in report.decisions)
+
+
+def _cramp(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
+    """Leave so many bytes for partial results."""
+    made = paging.Shares.of.__func__
+    monkeypatch.setattr(
+        paging.Shares, "of",
+        classmethod(lambda cls, *a: paging.replace(made(cls, *a), partial_bytes=share)),
+    )  # fmt: skip
+
+
+def test_ties_that_outgrow_their_share_go_a_few_rows_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All times are equal and so are all distances: every pair is best, and none can be dropped."""
     left = pa.table({"t": np.zeros(300, np.int64), "i": np.arange(300)})
     right = pa.table({"t": np.zeros(400, np.int64), "j": np.arange(400)})
-    made = paging.Shares.of.__func__
-
-    def cramped(cls: Any, *arguments: Any) -> Any:
-        shares = made(cls, *arguments)
-        return paging.replace(shares, partial_bytes=24 * 2000)
-
-    monkeypatch.setattr(paging.Shares, "of", classmethod(cramped))
+    _cramp(monkeypatch, 24 * 2000)
     report = Report()
     found = matwin.bestmatch_join(
         left, right, on={"t": 1}, materialize="slab", report=report, **SMALL
@@ -130,11 +207,7 @@ def test_partial_results_that_outgrow_their_share_are_judged_in_halves(
 def test_best_matches_of_a_row_that_fit_nowhere_are_a_budget_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = paging.Shares.of.__func__
-    monkeypatch.setattr(
-        paging.Shares, "of",
-        classmethod(lambda cls, *a: paging.replace(made(cls, *a), partial_bytes=24 * 3)),
-    )  # fmt: skip
+    _cramp(monkeypatch, 24 * 3)
     rows = pa.table({"t": np.zeros(9, np.int64)})
     reader = matwin.bestmatch_join(rows, rows, on={"t": 1}, materialize="slab", **SMALL)
     with pytest.raises(BudgetError, match="a single row"):

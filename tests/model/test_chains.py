@@ -13,7 +13,7 @@ def linked(times: list[int], keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
     nodes = np.zeros((len(times), expand.COLUMNS_LINKED), np.int64)
     nodes[:, expand.TIME], nodes[:, expand.KEY] = times, keys
     table = np.full(64, -1, np.int64)
-    expand.link(table, nodes, 0, len(times), 32)
+    expand.link(table, nodes, 0, 0, len(times), 32)
     return table, nodes
 
 
@@ -40,7 +40,7 @@ def test_a_chain_finds_what_a_scan_finds(
     while tuple_ < 1:
         out = np.empty(room, np.int64), np.empty(room, np.int64)
         filled, tuple_, place = expand.chain(
-            table, nodes, oldest, keys, lows, highs, tuple_, 1, place, *out
+            table, nodes, 0, oldest, keys, lows, highs, tuple_, 1, place, *out
         )
         found += out[1][:filled].tolist()
     wanted = [i for i, (t, k) in enumerate(rows) if i >= oldest and k == 1 and low <= t <= high]

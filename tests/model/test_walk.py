@@ -197,45 +197,19 @@ def overlapped(events: list[dict[str, Any]]) -> int:
     return found
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_give_the_same_results_in_the_same_order(workers: int, tmp_path: Path) -> None:
+def test_pairs_that_come_together_are_the_same_pairs(tmp_path: Path) -> None:
     with two_windows(tmp_path) as (store, left, right):
         sides = left.pages(), right.pages()
         schedule = plan(reach_of(left.grid, *sides), frames=frames_for(store.pool, *sides))
         walk, held = Walk(store.pool, schedule, *sides), store.pool.held_bytes
-        one_by_one = [(p.left_ref, p.right_ref, matches(p)) for p in walk.pairs()]
-        threads = set()
-
-        def kernel(pair: Pair) -> Any:
-            threads.add(threading.get_ident())
-            return pair.left_ref, pair.right_ref, matches(pair)
-
-        assert list(walk.each(kernel, workers=workers)) == one_by_one
-        assert len(threads) <= workers
-        assert threading.get_ident() not in threads
+        one_by_one = {p.page_ids: matches(p) for p in walk.pairs()}
+        together = {
+            pair.page_ids: matches(pair)
+            for columns, _ in walk.together(3) for pairs in columns for pair in pairs
+        }  # fmt: skip
+        assert together == one_by_one
         assert store.pool.counters.bytes_peak <= store.pool.budget_bytes
         assert store.pool.held_bytes == held
-
-
-def test_two_pairs_are_visited_at_the_same_time_within_the_frames(tmp_path: Path) -> None:
-    with two_windows(tmp_path, memory=200 * PAGE) as (store, left, right):
-        sides = left.pages(), right.pages()
-        schedule = plan(reach_of(left.grid, *sides), frames=8, mode="lookahead")
-        meeting = threading.Barrier(2)
-        lock, together, most, kept = threading.Lock(), 0, 0, store.pool.frames
-
-        def kernel(pair: Pair) -> int:
-            nonlocal together, most
-            with lock:
-                together += 1
-                number = together
-            if number <= 2:
-                meeting.wait(30)  # the first two can only go on together
-            most = max(most, store.pool.frames)
-            return int(pair.left.values("id")[0] + pair.right.values("id")[0])
-
-        assert len(list(Walk(store.pool, schedule, *sides).each(kernel))) == schedule.visits
-        assert most <= kept + 8 + 2
 
 
 class Holed(LmdbPageFile):
@@ -249,7 +223,7 @@ class Holed(LmdbPageFile):
         return super().read(page_id)
 
 
-@pytest.mark.parametrize("how", ["kernel", "worker", "consumer", "closed", "file"])
+@pytest.mark.parametrize("how", ["together", "consumer", "closed", "file"])
 def test_nothing_stays_pinned_after_an_error(how: str, tmp_path: Path) -> None:
     file = Holed(tmp_path / "pages", page_size=PAGE)
     with two_windows(tmp_path, file=file) as (store, left, right):
@@ -269,14 +243,9 @@ def test_nothing_stays_pinned_after_an_error(how: str, tmp_path: Path) -> None:
                 for number, _ in enumerate(walk.pairs()):
                     1 / (5 - number)
         else:
-            seen = iter(range(10**9))
-
-            def fails(pair: Pair) -> float:
-                return 1 / (7 - next(seen))
-
-            workers = 1 if how == "kernel" else 2
             with pytest.raises(ZeroDivisionError):
-                list(walk.each(fails, workers=workers))
+                for number, _ in enumerate(walk.together()):
+                    1 / (2 - number)
         assert store.pool.held_bytes == held
         store.pool.check()
         assert not [t for t in threading.enumerate() if t.name.startswith("matwin-")]
@@ -326,10 +295,6 @@ def test_a_schedule_for_other_pages_is_refused(tmp_path: Path) -> None:
             Walk(store.pool, schedule, left.pages(), right.pages())
         with pytest.raises(InputError, match="self-join"):
             Walk(store.pool, schedule, left.pages()[:1])
-        one_each = Walk(store.pool, schedule, left.pages()[:1], right.pages()[:1])
-        for workers in (0, 1.5):
-            with pytest.raises(InputError, match=f"workers={workers}"):
-                one_each.each(matches, workers=workers)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="read_ahead='x'"):
             Walk(store.pool, schedule, left.pages()[:1], right.pages()[:1], read_ahead="x")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="read_ahead=0"):

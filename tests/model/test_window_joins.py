@@ -20,6 +20,7 @@ from wcases import questions
 from wquestions import Asked, simple
 
 import matwin
+from matwin import ways
 from matwin.report import Report
 from matwin.storage.columns import order_key
 
@@ -67,7 +68,7 @@ def test_every_algorithm_and_bounds(algorithm: str, asked: Asked) -> None:
         assert as_bag(found) == expected, bounds
 
 
-@given(questions(), st.sampled_from(ALGORITHMS), st.sampled_from(BOUNDS), st.data())
+@given(questions(), st.sampled_from(["auto", "merge"]), st.sampled_from(BOUNDS), st.data())
 @settings(max_examples=campaign(40, 5000))
 def test_on_pages(asked: Asked, algorithm: str, bounds: str, data: st.DataObject) -> None:
     """The smallest budget, every form of materialization."""
@@ -75,7 +76,6 @@ def test_on_pages(asked: Asked, algorithm: str, bounds: str, data: st.DataObject
         "materialize": data.draw(st.sampled_from(["slab", "grid", "standard"])),
         "threads": data.draw(st.sampled_from([1, 2])),
     }
-    algorithm = algorithm if fits(asked, algorithm) else "auto"
     found = joined(asked, algorithm=algorithm, bounds=bounds, **options, **SMALL)
     assert as_bag(found) == asked.expected
 
@@ -137,6 +137,8 @@ def test_sources(asked: Asked, data: st.DataObject, sizes: list[int]) -> None:
         for name, table in asked.streams.items()
     }
     options = data.draw(st.sampled_from([{}, {"threads": 1}, PAGES]))
+    if options is PAGES and algorithm != "merge":
+        algorithm = "auto"
     assert as_bag(joined(asked, sources, algorithm=algorithm, **options)) == asked.expected
 
 
@@ -144,8 +146,9 @@ def test_sources(asked: Asked, data: st.DataObject, sizes: list[int]) -> None:
 @settings(max_examples=campaign(40, 5000))
 def test_live(asked: Asked, sizes: list[int], data: st.DataObject) -> None:
     """All streams live, each algorithm, in memory and on pages."""
-    names = [name for name in ALGORITHMS if name != "merge" and fits(asked, name)]
     options = data.draw(st.sampled_from([{}, {"threads": 1}, PAGES]))
+    names = [name for name in ALGORITHMS if name != "merge" and fits(asked, name)]
+    names = ["auto"] if options is PAGES else names
     expected = asked.expected
     for algorithm in names:
         sources = {
@@ -192,7 +195,7 @@ def test_small_budgets_give_the_same_rows(algorithm: str, is_sorted: bool) -> No
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-@pytest.mark.parametrize("algorithm", ALGORITHMS[2:])
+@pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS[2:]])
 def test_windows_that_do_not_fit_go_to_pages(algorithm: str, is_live: bool) -> None:
     """All rows are within reach of each other; what is found is thinned out by keys."""
     tables = streams(2500, 2, is_sorted=True)
@@ -207,12 +210,32 @@ def test_windows_that_do_not_fit_go_to_pages(algorithm: str, is_live: bool) -> N
         for name, table in tables.items()
     }
     report = Report()
+    small = SMALL if is_live or algorithm == "auto" else {**SMALL, "memory": 2 * SMALL["memory"]}
     found = matwin.window_join(
-        sources, **asked.arguments, algorithm=algorithm, report=report, **SMALL
+        sources, **asked.arguments, algorithm=algorithm, report=report, **small
     )
+    if is_live and algorithm != "auto":
+        with pytest.raises(matwin.InputError, match=f"{algorithm}.*more memory.*'auto'"):
+            found.read_all()
+        return
     assert as_bag(found) == expected
+    assert is_live or algorithm == "auto" or any("parts" in d for d in report.decisions)
     assert report.pages_written > 0
-    assert report.peak_bytes <= SMALL["memory"]
+    assert report.peak_bytes <= small["memory"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_is_walked_is_no_place_for_an_algorithm_that_is_named(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever makes a join walk, who names an algorithm that has no pages is told so."""
+    monkeypatch.setattr(ways, "FORCED", "walk")
+    asked = simple(streams(300, 3), WINDOWS, "k")
+    if algorithm in ("auto", "merge"):
+        assert as_bag(joined(asked, algorithm=algorithm, **SMALL)) == asked.expected
+        return
+    with pytest.raises(matwin.InputError, match=f"{algorithm}.*more memory.*'auto'"):
+        joined(asked, algorithm=algorithm, **SMALL)
 
 
 def test_what_fits_is_not_written() -> None:

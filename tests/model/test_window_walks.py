@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,13 @@ from wreferee import answer, check, live, numbered, shuffled
 
 import matwin
 from matwin.operators.wjoin import reduced, walked
+from matwin.operators.wjoin.gathered import GatheredPages
+from matwin.operators.wjoin.paged import LivePages
+from matwin.operators.wjoin.parts import PagedPart
 from matwin.scheduler import MODES
 from matwin.storage import read_trace, smallest_budget
 from matwin.storage.columns import INT64_MAX, INT64_MIN
+from matwin.storage.materialize.slab import LONG_SHARE, SHORT_SHARE, short_runs
 from matwin.tools.trace.events import Events
 from matwin.tools.trace.walks import walks
 
@@ -216,15 +221,41 @@ def test_small_questions(asked: Asked, data: st.DataObject) -> None:
     assert as_bag(found.read_all()) == asked.expected
 
 
-def test_old_and_new_rows_meet_once() -> None:
+def test_old_and_new_rows_meet_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams that fit for a while are joined in memory; what has been found there is old."""
-    asked = asked_of(3, "even", rows=3000)
-    for algorithm in ("backward-hash", "forward-nested-loop"):
-        sources = {n: matwin.stream(t.sort_by("t")) for n, t in asked.streams.items()}
-        report = check(
-            asked, answer(asked), sources, memory=MEMORY, page_size=PAGE, algorithm=algorithm
-        )
-        assert report.pages_written > 0 or report.pairs_visited == 0
+    old, take_old = [], LivePages.take_old
+
+    def noted(self: LivePages, stream: int, rows: pa.RecordBatch) -> None:
+        old.append(rows.num_rows)
+        take_old(self, stream, rows)
+
+    monkeypatch.setattr(LivePages, "take_old", noted)
+    tables = {}
+    for seed, name in enumerate("abc"):
+        chance = np.random.default_rng(seed)
+        t = np.sort(chance.integers(0, 12_000, 3000))
+        tables[name] = numbered(pa.table({"t": t, "k": chance.integers(0, 1000, 3000)}))
+    asked = simple(tables, 10**5, "k")
+    report = check(asked, answer(asked), live(asked, 100), memory=MEMORY, page_size=PAGE)
+    assert sum(old) > 0
+    assert report.pages_written > 0
+    assert report.pairs_visited > 0 or any("reduced" in d for d in report.decisions)
+
+
+def test_what_was_gathered_is_walked_once() -> None:
+    """Whoever asks again at the end gets nothing twice."""
+    asked = asked_of(2, "even", rows=600)
+    handed: list[int] = []
+    advance = GatheredPages.advance
+
+    def twice(self: GatheredPages, frontiers: Any) -> Any:
+        yield from advance(self, frontiers)
+        handed.extend(batch.num_rows for batch in advance(self, frontiers))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GatheredPages, "advance", twice)
+        check(asked, answer(asked), memory=MEMORY, page_size=PAGE, materialize="standard")
+    assert handed == []
 
 
 @pytest.mark.parametrize("form", ["standard", "grid", "slab"])
@@ -268,3 +299,68 @@ def test_walks_over_old_and_new_pages_of_the_driver(
         materialize=form, trace=trace,
     )  # fmt: skip
     assert_as_planned(trace)
+
+
+@pytest.mark.parametrize("form", ["slab", "standard", "grid"])
+@pytest.mark.parametrize(("streams", "is_text"), [(2, False), (2, True), (3, False)])
+def test_rows_wait_until_they_pay_for_the_windows(
+    streams: int, is_text: bool, form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody asks for results soon, so that rows wait on pages, and a step finds all of theirs."""
+    more = 0
+    own = PagedPart.put_down
+
+    def counted(self: Any, rows: Any) -> None:
+        nonlocal more
+        more += self.rows_waiting > 0
+        own(self, rows)
+
+    monkeypatch.setattr(PagedPart, "put_down", counted)
+    tables = {}
+    for seed, name in enumerate("abc"[:streams]):
+        chance = np.random.default_rng(seed)
+        k = pa.array(chance.integers(0, 4000, 8000))
+        t = np.sort(chance.integers(0, 32_000, 8000))
+        k = k.cast(pa.string()) if is_text else k
+        tables[name] = numbered(pa.table({"t": t, "k": k}))
+    asked = simple(tables, 20_000, "k")
+    trace = tmp_path / "run.trace"
+    report = check(
+        asked, answer(asked), live(asked, 200), memory=MEMORY, page_size=PAGE, materialize=form,
+        trace=trace, max_delay="1h",
+    )  # fmt: skip
+    assert more >= 2 * streams, "no rows have come to others that wait"
+    assert report.peak_bytes <= MEMORY
+    assert_as_planned(trace)
+
+
+@given(st.lists(st.integers(1, 400) | st.integers(1, 3), max_size=80))
+def test_short_runs_are_few_and_rows_seldom_written(rows: list[int]) -> None:
+    """As runs come and short ones are merged, whatever their lengths."""
+    runs: list[int] = []
+    written = 0
+    for one in rows:
+        runs.append(one)
+        while (found := short_runs(runs)) != (0, 0):
+            first, limit = found
+            merged = sum(runs[first:limit])
+            assert limit - first > 1
+            assert merged * LONG_SHARE <= sum(runs)
+            runs[first:limit] = [merged]
+            written += merged
+        total = sum(runs)
+        for older, newer in pairwise(runs):
+            is_short = min(older, newer) * SHORT_SHARE <= total
+            assert not is_short or older >= 2 * newer or (older + newer) * LONG_SHARE > total
+    assert sum(runs) == sum(rows)
+    assert written <= 2 * sum(rows) * np.log2(sum(rows) + 2)
+
+
+@pytest.mark.parametrize("ones", [100, 1000])
+def test_equal_runs_become_few(ones: int) -> None:
+    runs: list[int] = []
+    for _ in range(ones):
+        runs.append(1)
+        while (found := short_runs(runs)) != (0, 0):
+            runs[slice(*found)] = [sum(runs[slice(*found)])]
+    assert len(runs) <= SHORT_SHARE + np.log2(ones)

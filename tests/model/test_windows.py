@@ -134,8 +134,9 @@ class WindowsAgree(RuleBasedStateMachine):
         for window in self.windows.values():
             window.append(self.physical(rows))
 
-    @rule(data=st.data(), times=st.sampled_from([1, 5, 60]), is_bad=st.booleans())
-    def add_run(self, data: st.DataObject, times: int, is_bad: bool) -> None:
+    @rule(data=st.data(), times=st.sampled_from([1, 5, 60]), is_bad=st.booleans(),
+          is_to_merge=st.booleans())  # fmt: skip
+    def add_run(self, data: st.DataObject, times: int, is_bad: bool, is_to_merge: bool) -> None:
         """A run of its own in the form of runs: all rows or none; the others take them as usual."""
         rows = spread(data.draw(self.rows), times, self.serial)
         window = self.windows["slab"]
@@ -146,7 +147,7 @@ class WindowsAgree(RuleBasedStateMachine):
                 window.add_run(self.physical(rows).drop_columns(["x"]))
             assert {ref.page_id for ref in window.pages()} == before
             return
-        refs = window.add_run(self.physical(rows))
+        refs = window.add_run(self.physical(rows), is_to_merge=is_to_merge)
         assert sum(ref.rows for ref in refs) == len(rows)
         assert not before & {ref.page_id for ref in refs}
         assert {ref.page_id for ref in refs} <= {ref.page_id for ref in window.pages()}
@@ -160,6 +161,24 @@ class WindowsAgree(RuleBasedStateMachine):
         for form, other in self.windows.items():
             if form != "slab":
                 other.append(self.physical(rows))
+
+    @rule(back=st.integers(0, 9))
+    def merge_runs(self, back: int) -> None:
+        """The newest runs become one, whatever has expired of them."""
+        window = self.windows["slab"]
+        assert isinstance(window, SlabWindow)
+        before = {ref.page_id for ref in window.pages()}
+        refs = window.merge_from(window.next_run - back)
+        assert len({ref.run for ref in refs}) <= 1
+        assert {ref.page_id for ref in refs} <= {ref.page_id for ref in window.pages()}
+        assert before or not refs
+
+    @rule()
+    def compact(self) -> None:
+        window = self.windows["slab"]
+        assert isinstance(window, SlabWindow)
+        window.settle()
+        window.compact()
 
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:

@@ -265,13 +265,19 @@ def test_the_table_and_the_summary(few: None, capsys: pytest.CaptureFixture[str]
 def test_who_wins_depends_on_the_room_for_open_pages() -> None:
     row = next(schedule.measure(QUICK[:1], width=WIDTH_TINY))
     assert row.layout == "±2" and row.open_pages["gallop"] == 1
-    kept = {"gallop": 1, "crabstep": 3, "lookahead": 6}
-    told = replace(row, open_pages=kept, chosen={1: "gallop", 4: "gallop", 8: "lookahead"})
+    costs = {
+        1: {"gallop": 30.0, "crabstep": 52.0, "lookahead": 71.0, "auto": 30.0},
+        4: {"gallop": 30.0, "crabstep": 21.0, "lookahead": 25.0, "auto": 30.0},
+        8: {"gallop": 30.0, "crabstep": 21.0, "lookahead": 16.0, "auto": 16.0},
+    }
+    told = replace(row, costs=costs, chosen={1: "gallop", 4: "gallop", 8: "lookahead"})
     assert told.winners(1) == ["gallop"]
     assert told.winners(4) == ["crabstep"]
     assert told.winners(8) == ["lookahead"]
     lines = schedule.winners_table([told]).splitlines()
-    assert [line.split()[-1] for line in lines[2:5]] == ["gallop", "gallop!", "lookahead"]
+    assert [line.split()[-2:] for line in lines[2:5]] == [
+        ["gallop", "1.00"], ["gallop", "1.43!"], ["lookahead", "1.00"]
+    ]  # fmt: skip
     assert "in 2 of 3" in lines[5] and lines[6] == "wins: gallop 1, crabstep 1, lookahead 1"
 
 
@@ -279,7 +285,21 @@ def test_the_summary_tells_when_auto_is_above() -> None:
     row = next(schedule.measure(QUICK[:1], width=WIDTH_TINY))
     reads = {**row.reads, "auto": 40}
     large = schedule.Row(
-        row.group, row.layout, 7, 7, False, 29, 4, 14, "pages", reads, row.seconds, None, {}, {}
+        row.group,
+        row.layout,
+        7,
+        7,
+        False,
+        29,
+        4,
+        14,
+        "pages",
+        reads,
+        row.seconds,
+        None,
+        {},
+        {},
+        {},
     )
     assert "auto is above another mode on 1 layouts" in schedule.summary_text([row, large])
 

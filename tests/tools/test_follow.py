@@ -23,8 +23,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from matwin import jsonl
 from matwin.storage.errors import InputError
-from matwin.tools import follow, jsonl
+from matwin.tools import follow
 from matwin.tools.cli import main
 from matwin.tools.follow import Divided, FileInput, Following, Input, PipeInput, input_of
 

@@ -7,6 +7,7 @@ it does is right: the SQL it prints gives the same rows.
 from __future__ import annotations
 
 import io
+import json
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -129,13 +130,17 @@ def test_traces(
     for event in ("make", "write", "evict", "read", "plan", "visit", "walked", why):
         trace.record(event, window, 0, 0, 4096, 0, why, (why, 1))
     trace.close()
-    for command in ("summary", "pages", "matrix", "replay", "html"):
-        more = ["--overwrite"] if command == "html" else []
+    for command in ("summary", "pages", "matrix", "replay", "html", "perfetto"):
+        more = ["--overwrite"] if command in ("html", "perfetto") else []
         code, out = ran(["trace", command, str(path), *more])
         assert "\x1b[2J" not in out and "\u202e" not in out
         if code == 0 and command == "html":
             page = path.with_suffix(".html").read_text()
             assert page.count("</script>") == page.count("<script"), "no name closes a script"
+        if code == 0 and command == "perfetto":
+            told = json.loads(path.with_suffix(".perfetto.json").read_bytes())["traceEvents"]
+            names = {e["args"]["name"] for e in told if e["name"] == "thread_name"}
+            assert (window or "store") in names
 
 
 def test_python_takes_names_that_the_command_line_can_not_say(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from questions import as_bag
 
 import matwin
 from matwin.report import Report
+from matwin.storage import kernel
 from matwin.storage.errors import InputError
 from matwin.tools.cli import main
-from matwin.tools.progress import Progress, line_of, share_of
+from matwin.tools.progress import Progress, counts_of, share_of
 from matwin.tools.words import names_of, on_of
 
 MINUTE = 60_000_000
@@ -201,7 +203,7 @@ def test_explain_says_what_would_be_done(
         (["--on", "x=1", "--pairs", "all", "--keep-unmatched"], "goes with --pairs best"),
         (["--on", "x=1", "--suffixes", "_a"], "--suffixes _left,_right"),
         (["--on", "x=1", "--how", "semi"], "choose one of"),
-        (["--on", "x=1", "--schedule", "sideways"], "schedule='sideways'"),
+        (["--on", "x=1", "--schedule", "sideways"], "--schedule 'sideways'; choose one of"),
         (["--on", "x=1", "--memory", "much"], "'much' is not a size"),
     ],
 )
@@ -297,13 +299,55 @@ def report(left: int, right: int, expected: int | None = 100) -> Report:
     return made
 
 
-def test_the_progress_line_is_wiped() -> None:
+def test_the_progress_bar_is_wiped() -> None:
     stream = Terminal()
     with Progress(stream) as progress:
         assert progress.callback is not None
         progress.callback(report(10, 20))
-    assert "30 of 200 rows" in stream.getvalue()
-    assert stream.getvalue().endswith("\r\x1b[K")
+    assert "30 of 200 rows" in stream.getvalue() and "reading" in stream.getvalue()
+    assert stream.getvalue().endswith("\x1b[1A\x1b[2K")
+
+
+def percents(text: str) -> list[int]:
+    return [int(found) for found in re.findall(r"(\d+)%", text)]
+
+
+def test_one_bar_for_all_phases_never_runs_backward() -> None:
+    stream = Terminal()
+    with Progress(stream) as progress:
+        for read, planned, visited, out in (
+            (50, 0, 0, 0), (100, 0, 0, 0), (100, 10, 5, 0), (100, 40, 6, 9), (100, 40, 40, 90),
+        ):  # fmt: skip
+            made = report(read, read)
+            made.pairs_planned, made.pairs_visited, made.rows_out = planned, visited, out
+            progress(made)
+    shown = stream.getvalue()
+    assert shown.index("reading") < shown.index("judging") < shown.index("writing")
+    assert percents(shown) == sorted(percents(shown)) and percents(shown)[-1] == 100
+
+
+def test_the_bar_tells_of_compiling() -> None:
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress(report(100, 50))
+        assert kernel.on_compiling is not None
+        kernel.on_compiling("judge")
+    assert kernel.on_compiling is None
+    assert "compiling kernels, once for this machine" in stream.getvalue()
+    assert percents(stream.getvalue())[0] == percents(stream.getvalue())[-1] == 38
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_the_bar_is_one_line(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = Terminal()
+    with Progress(stream) as progress:
+        made = report(2 * 10**9, 2 * 10**9, 10**10)
+        made.rows_out, made.pages_read = 10**12, 10**9
+        progress(made)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert shown.count("\n") <= 1 and max(map(len, shown.splitlines())) <= width
+    assert width < 80 or ("writing" in shown and "10%" in shown)
 
 
 def test_no_progress_where_nobody_looks() -> None:
@@ -313,15 +357,26 @@ def test_no_progress_where_nobody_looks() -> None:
         assert stream.getvalue() == ""
 
 
-@given(st.integers(0, 10**9), st.integers(1, 200))
-def test_the_line_fits_the_terminal(rows: int, width: int) -> None:
-    assert len(line_of(report(rows, 0, 10**9), 5.0, width)) <= width
-
-
 @given(st.integers(0, 300), st.integers(0, 300), st.none() | st.integers(0, 100))
 def test_the_share_is_a_share(left: int, right: int, expected: int | None) -> None:
     made = report(left, right, expected)
     share = share_of(made)
     assert share is None or 0 <= share <= 1
     assert (share is None) == (not expected)
-    assert f"{left + right:,}" in line_of(made, 1.0)
+    assert f"{left + right:,}" in counts_of(made)
+
+
+# ── standard input and output ────────────────────────────────────────────────────────────────
+
+
+def test_one_side_from_standard_input(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data = Path(files[0]).read_bytes()
+    words = ["--pairs", "all", *ON, "-o", "-", "--format", "jsonl", "--quiet", "--verify"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert main(["join", "-", files[1], *words]) == 0
+    piped = capfdbinary.readouterr().out
+    assert main(["join", *files, *words]) == 0
+    assert piped == capfdbinary.readouterr().out
+    assert piped.count(b"\n") > 0

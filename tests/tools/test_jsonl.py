@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from questions import as_bag
 
+from matwin.files import files_source
+from matwin.jsonl import Line, Reading, declared_schema, line_of, schema_of
+from matwin.sinks import write
 from matwin.storage.errors import InputError
 from matwin.tools.cli import main
-from matwin.tools.jsonl import JsonLinesFile, Line, Reading, declared_schema, line_of, schema_of
-from matwin.tools.sinks import write
 
 HOSTILE = {
     "deep": '{"t": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}",
@@ -55,7 +56,7 @@ def test_hostile_lines_are_one_clear_line(
 
 def test_whole_pairs_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": "\\ud83d\\ude00", "l": ' + "[" * 63 + "]" * 63 + "}\n")
-    source = JsonLinesFile.of(str(tmp_path / "a.jsonl"), "a", None)
+    source = files_source(str(tmp_path / "a.jsonl"), "a", None)
     assert next(source.batches()).column("x").to_pylist() == ["\U0001f600"]
 
 
@@ -215,7 +216,7 @@ def test_what_we_write_we_read(
     table = pa.Table.from_pylist(rows, SCHEMA)
     path = tmp_path_factory.getbasetemp() / "rows.jsonl"
     write(table.to_reader(), str(path), overwrite=True)
-    source = JsonLinesFile.of(str(path), "a", SCHEMA)
+    source = files_source(str(path), "a", SCHEMA)
     assert pa.Table.from_batches(source.batches(), SCHEMA).equals(table)
 
 
@@ -224,7 +225,7 @@ def test_what_we_write_we_read(
 
 def test_a_file_is_read_again_and_by_columns(tmp_path: Path) -> None:
     path = file_of(tmp_path / "a.jsonl", *({"t": i, "k": str(i)} for i in range(200_000)))
-    source = JsonLinesFile.of(str(path), "a", None)
+    source = files_source(str(path), "a", None)
     for _ in range(2):
         batches = list(source.batches(["k"]))
         assert max(batch.num_rows for batch in batches) <= 65536
@@ -235,12 +236,12 @@ def test_a_file_is_read_again_and_by_columns(tmp_path: Path) -> None:
 
 
 def test_files_that_say_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can't be read: No such file"):
-        JsonLinesFile.of(str(tmp_path / "nowhere.jsonl"), "a", None)
+    with pytest.raises(InputError, match="is not there"):
+        files_source(str(tmp_path / "nowhere.jsonl"), "a", None)
     empty = file_of(tmp_path / "empty.jsonl")
     with pytest.raises(InputError, match="has no line to tell its columns"):
-        JsonLinesFile.of(str(empty), "a", None)
-    assert list(JsonLinesFile.of(str(empty), "a", SCHEMA).batches()) == []
+        files_source(str(empty), "a", None)
+    assert list(files_source(str(empty), "a", SCHEMA).batches()) == []
 
 
 def test_the_command_joins_files_of_json_lines(

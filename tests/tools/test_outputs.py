@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import matwin
+from matwin.outputs import check_outputs, written
 from matwin.storage import alive
 from matwin.storage.errors import InputError
 from matwin.tools.cli import main
-from matwin.tools.outputs import check_outputs, written
 
 TABLE = pa.table({"t": [1, 2, 3], "k": ["a", "b", "c"]})
 TRACE = ["--page-size", "4KiB", "--memory", "1MiB"]
@@ -174,7 +174,7 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from matwin.storage.alive import new_folder
-from matwin.tools.outputs import written
+from matwin.outputs import written
 with new_folder(Path(sys.argv[1]), "matwin-verify-") as folder:
     (folder / "x").touch()
     with written(Path(sys.argv[1]) / "out", overwrite=True) as file:

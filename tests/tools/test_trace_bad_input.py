@@ -22,6 +22,7 @@ COMMANDS = {
     "dump": ["--window", "w", "--page", "0"],
     "matrix": [],
     "replay": [],
+    "perfetto": [],
 }
 LAYOUT = {
     "mode": "auto", "frames": 4, "page_reads": 3, "explain": "", "left": [0, 1], "right": [0],
@@ -246,7 +247,7 @@ def test_numbers_at_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     schema = SCHEMA.with_metadata({"matwin.trace": "2"})
     with pa.ipc.new_file(str(tmp_path / "t"), schema) as writer:
         writer.write_table(pa.Table.from_pylist(rows, schema))
-    for command in ("summary", "pages", "matrix", "replay"):
+    for command in ("summary", "pages", "matrix", "replay", "perfetto"):
         assert cli.main(["trace", command, str(tmp_path / "t")]) == 0, command
         assert capsys.readouterr().out
     largest = str(2**63 - 1)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import traces
-from browser import HOSTILE, written
+from browser import HOSTILE, at_cursor, cursor, frames_pass, screenshot, seek, written
 
 from matwin.storage import Store, smallest_budget
 from matwin.tools import cli
@@ -24,8 +24,6 @@ from matwin.tools.trace.summary import summarize
 from matwin.tools.trace.walks import walks
 
 # One browser for all: with several workers, all of this file goes to one of them.
-
-SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "trace-screenshots"
 
 
 @pytest.fixture(scope="module")
@@ -43,38 +41,8 @@ def browser() -> Iterator[Any]:
 # ── in a browser ─────────────────────────────────────────────────────────────────────────────────
 
 
-def cursor(page: Any) -> int:
-    return int(page.get_attribute("body", "data-cursor"))
-
-
 def visited(page: Any) -> int:
     return int(page.get_attribute("body", "data-visited"))
-
-
-def seek(page: Any, at: int) -> None:
-    """Move the scrubber, as a pointer would, and wait for the page to follow."""
-    page.locator("#scrubber").evaluate(
-        "(scrubber, at) => { scrubber.value = at; scrubber.dispatchEvent(new Event('input')); }", at
-    )
-    at_cursor(page, at)
-
-
-def at_cursor(page: Any, at: int) -> None:
-    page.wait_for_selector(f'body[data-cursor="{at}"]')
-
-
-def frames_pass(page: Any, count: int = 5) -> None:
-    page.evaluate(
-        """async (count) => {
-            for (let at = 0; at < count; at++) await new Promise(requestAnimationFrame);
-        }""",
-        count,
-    )
-
-
-def screenshot(page: Any, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 def test_the_numbers_are_those_of_the_summary(

@@ -45,6 +45,7 @@ COMMANDS = [
     ["pages", "--window", "weather", "--page", "400"],
     ["replay", "--frames", "8,400", "--mode", "crabstep"],
     ["matrix"],
+    ["perfetto", "--overwrite"],
 ]
 
 

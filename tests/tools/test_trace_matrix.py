@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matwin.scheduler import Reach
+from matwin.text import Ink
 from matwin.tools import cli
 from matwin.tools.trace.events import Events
 from matwin.tools.trace.matrix import block_pairs, draw
-from matwin.tools.trace.text import Ink
 from matwin.tools.trace.walks import walk_number
 
 GALLOP = """\

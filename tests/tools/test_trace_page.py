@@ -14,8 +14,8 @@ import pytest
 import traces
 from browser import HOSTILE, written
 
+from matwin.outputs import write_pieces
 from matwin.tools import cli
-from matwin.tools.trace import html as command
 from matwin.tools.trace.events import Events
 from matwin.tools.trace.packed import NARROW, array_block, json_block, pack, unpack
 from matwin.tools.trace.summary import summarize
@@ -161,7 +161,7 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(walk: Path, tmp_path: Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        command.write_page(output, pieces(), overwrite=True)
+        write_pieces(output, pieces(), overwrite=True)
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     assert output.read_text() == "old"
 

@@ -20,11 +20,11 @@ from wquestions import Asked
 
 import matwin
 from matwin.storage.errors import InputError
+from matwin.tools.arguments import ALGORITHMS, BOUNDS
 from matwin.tools.verify_window import verify_window_join
 from matwin.tools.window_answer import window_answer
 from matwin.tools.window_question import PlainQuestion
 from matwin.tools.window_sql import question_sql
-from matwin.tools.window_words import ALGORITHMS, BOUNDS
 
 # ── the referees ─────────────────────────────────────────────────────────────────────────────
 

@@ -22,7 +22,7 @@ import matwin
 from matwin.report import Report, StreamReport
 from matwin.storage.errors import InputError
 from matwin.tools.cli import main
-from matwin.tools.progress import line_of
+from matwin.tools.progress import counts_of
 from matwin.tools.window_join import folded
 from matwin.tools.window_words import by_of, listed, per_stream, streams_of, time_of
 
@@ -289,6 +289,6 @@ def test_the_progress_counts_all_streams() -> None:
         "a": StreamReport(rows_in=10, rows_expected=100),
         "b": StreamReport(rows_in=15, rows_expected=100),
     }
-    assert "25 of 200 rows" in line_of(folded(report), 1.0)
+    assert "25 of 200 rows" in counts_of(folded(report))
     report.streams["b"].rows_expected = None
-    assert "25 rows" in line_of(folded(report), 1.0)
+    assert "25 rows" in counts_of(folded(report))

@@ -155,7 +155,7 @@ class Case:
 
     def run(self, left: pa.Table, right: pa.Table, **options: Any) -> int:
         """Join the tables; how many rows came out."""
-        call = matwin.epsilon_join if self.join == "epsilon" else matwin.bestmatch_join
+        call: Any = matwin.epsilon_join if self.join == "epsilon" else matwin.bestmatch_join
         how = "inner" if self.join == "epsilon" else self.how
         options = {"threads": THREADS, **options}
         return drain(call(left, right, on=self.on, by=self.by, how=how, **options))

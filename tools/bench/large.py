@@ -181,7 +181,10 @@ def in_memory(rows: int, seed: int, scratch: str | None, beside: str | None) -> 
 def _by(python: str, told: dict[str, Any]) -> Timed:
     try:
         done = subprocess.run(
-            [python, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True
+            # -P: a checkout in the working folder must not stand before the installed version.
+            [python, "-P", "-c", SCRIPT, json.dumps(told)],
+            capture_output=True,
+            text=True,
         )
     except OSError as e:
         raise InputError(f"--beside {python}: {e.strerror}") from e

@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -223,8 +223,8 @@ def _stepped(form: str) -> Callable[[pa.Table, pa.Table, int], int]:
         # A delay of next to nothing makes every batch a step, as the paper's steps are.
         return drain(
             matwin.bestmatch_join(
-                *live, on=tolerances(dimensions), materialize=form, max_delay="1us", threads=1,
-                **PAGES,
+                *live, on=tolerances(dimensions), materialize=cast(Any, form), max_delay="1us",
+                threads=1, **PAGES,
             )
         )  # fmt: skip
 

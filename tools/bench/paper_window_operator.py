@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -150,7 +150,7 @@ def _delays(count: int, total: float, seconds: float, seed: int, algorithm: str)
     }
     delays = []
     for batch in matwin.window_join(
-        live, time="t", by="k", windows=PACED_WINDOW, threads=1, algorithm=algorithm
+        live, time="t", by="k", windows=PACED_WINDOW, threads=1, algorithm=cast(Any, algorithm)
     ):
         now = time.perf_counter() - begin
         times = [batch.column(f"{name}_t").to_numpy() for name in NAMES[:count]]

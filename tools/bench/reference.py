@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
+from matwin.storage.kernel import kernel
 
 PAGES_MAX = 64
 WIDTH = 4_000
@@ -87,7 +87,7 @@ def partners_of(reach: Reach) -> tuple[Masks, int]:
     return np.array(others, np.uint64), alone
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _search(partners: Masks, frames: int, width: int, weights: tuple[int, int], limit: int) -> int:
     """The reads that a beam of this width needs, or `limit` if it needs as many."""
     pages = len(partners)
@@ -111,14 +111,14 @@ def _search(partners: Masks, frames: int, width: int, weights: tuple[int, int], 
     return reads
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _boards(width: int, pages: int) -> Boards:
     return Boards(
         np.zeros(width, np.uint64), np.zeros((width, pages), np.uint64), np.zeros(width, np.uint64)
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _moves(room: int) -> Moves:
     return Moves(
         np.empty(room, np.int64),
@@ -129,7 +129,7 @@ def _moves(room: int) -> Moves:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _is_done(boards: Boards, alive: int) -> bool:
     for board in range(alive):  # noqa: SIM110  (Numba has no generators)
         if not boards.to_do[board].any():
@@ -137,7 +137,7 @@ def _is_done(boards: Boards, alive: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _expand(
     boards: Boards, board: int, frames: int, weights: tuple[int, int], moves: Moves, count: int
 ) -> int:
@@ -176,7 +176,7 @@ def _expand(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _finishing(to_do: Masks, page: int, met: np.uint64) -> int:
     """How many pages are done when a page meets these."""
     count = int(to_do[page] == met)
@@ -186,7 +186,7 @@ def _finishing(to_do: Masks, page: int, met: np.uint64) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _mark_after(mark: np.uint64, page: int, victim: int, met: np.uint64) -> np.uint64:
     mark ^= _hash(page, page)
     if victim != NOBODY:
@@ -198,7 +198,7 @@ def _mark_after(mark: np.uint64, page: int, victim: int, met: np.uint64) -> np.u
     return mark
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _best(moves: Moves, count: int, width: int) -> Ints:
     """The moves with the lowest scores that lead to different boards."""
     order = _by_score(moves.score[:count])
@@ -221,7 +221,7 @@ def _best(moves: Moves, count: int, width: int) -> Ints:
     return chosen[:found]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _by_score(score: Ints) -> Ints:
     """The places of the scores in ascending order; equal ones as they come."""
     starts = np.zeros(score.max() + 2, np.int64)
@@ -235,7 +235,7 @@ def _by_score(score: Ints) -> Ints:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _make(boards: Boards, moves: Moves, move: int, others: Boards, to: int) -> None:
     """Put what a move leads to in place `to` of the other boards."""
     board, page, victim = moves.board[move], moves.page[move], moves.victim[move]
@@ -251,23 +251,23 @@ def _make(boards: Boards, moves: Moves, move: int, others: Boards, to: int) -> N
     others.mark[to] = moves.mark[move]
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _bit(page: int) -> np.uint64:
     return np.uint64(1) << np.uint64(page)
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _has(mask: np.uint64, page: int) -> bool:
     return bool((mask >> np.uint64(page)) & np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _lowest(mask: np.uint64) -> int:
     """The place of the lowest bit."""
     return _bits((mask & (~mask + np.uint64(1))) - np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _bits(mask: np.uint64) -> int:
     """How many bits are set."""
     mask -= (mask >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -277,7 +277,7 @@ def _bits(mask: np.uint64) -> int:
     return int((mask * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _hash(one: int, other: int) -> np.uint64:
     """Well mixed bits for a pair of pages."""
     mixed = np.uint64(one * 64 + other + 1) * np.uint64(0x9E3779B97F4A7C15)

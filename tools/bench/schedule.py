@@ -7,9 +7,11 @@
 On a small layout `auto` is compared with the best that is known, which is the reference or any mode
 that beat it; on every layout with the bound.
 
-A bestmatch join keeps partial results of every left page that is not finished, and has room for a
-few such pages only.  So a second table says how many each mode keeps open, which of the modes reads
-least of those that keep within the room, and what a bestmatch join takes.
+A bestmatch join keeps partial results of every left page that is not finished, has room for a few
+such pages only, and puts the others down.  So a second table has what each mode costs with that,
+which of the modes is the cheapest, and what a bestmatch join takes.  What is put down is reckoned
+by the model that the choice is made with: this shows where each mode wins by the model, not that
+the model is right.  `tests/disk/test_schedules.py` counts what joins really read and put down.
 
 The counts are the same on every machine.  The times are not, and are taken after all that is
 compiled has been compiled, on a layout of its own.
@@ -28,7 +30,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from matwin.paging import Shares, open_pages, planned
+from matwin.paging import Shares, cost, open_pages, planned
 from matwin.scheduler import MODES, Reach, Schedule, plan
 from matwin.storage.errors import InputError
 
@@ -50,6 +52,10 @@ ROOMS = (2, 4)
 """Open pages for a frame.  How many fit is a matter of the rows: with a quarter of the memory for
 partial results, five eighths for frames and rows of 48 bytes it is 0.3 where four pairs of every
 row are kept, and 4 where every third row has one."""
+HEAVY = 10
+"""Pages that the partial results of an open page take where there is room for one: many ties.  An
+assumption, the other end of the scale from rows that keep one pair."""
+NEAR = 1.1
 Result = TypeVar("Result")
 
 
@@ -71,15 +77,20 @@ class Row:
     reference: int | None
     open_pages: dict[str, int]
     """Left pages that each mode keeps open at most; the layouts that are not too large."""
+    costs: dict[int, dict[str, float]]
+    """Pages read, and pages of partial results put down, by the open pages that there is room for:
+    what the join has taken (`auto`) and what each mode would cost."""
     chosen: dict[int, str]
-    """What a bestmatch join takes, by the open pages that it has room for."""
+    """What a bestmatch join takes, by the same."""
 
     def winners(self, room: int) -> list[str]:
-        """The modes that read least of those that keep no more pages open; gallop always does."""
-        within = [mode for mode, kept in self.open_pages.items() if kept <= room]
-        within = within or ["gallop"]
-        least = min(self.reads[mode] for mode in within)
-        return [mode for mode in within if self.reads[mode] == least]
+        """The modes that cost least."""
+        costs = {mode: cost for mode, cost in self.costs[room].items() if mode != AUTO}
+        return [mode for mode, cost in costs.items() if cost == min(costs.values())]
+
+    def to_winner(self, room: int) -> float:
+        """What is taken as a multiple of the cheapest."""
+        return self.costs[room][AUTO] / min(self.costs[room].values())
 
     @property
     def best_known(self) -> int | None:
@@ -160,18 +171,26 @@ def compile_all() -> None:
 
 def _row(case: Case, repeat: int, width: int) -> Row:
     reach, frames = case.reach, case.frames
-    reads, seconds, kept = {}, {}, {}
+    made, seconds = {}, {}
     for mode in MODES:
-        made, seconds[mode] = _planned(reach, frames, mode, repeat)
-        reads[mode] = made.page_reads
-        if mode != AUTO and not reach.is_self and reach.pairs <= PAIRS_REPLAYED:
-            kept[mode] = open_pages(made)
-    chosen = {room: _chosen(reach, frames, room) for room in rooms_of(frames)} if kept else {}
+        made[mode], seconds[mode] = _planned(reach, frames, mode, repeat)
+    reads = {mode: schedule.page_reads for mode, schedule in made.items()}
+    del made[AUTO]
+    is_replayed = not reach.is_self and reach.pairs <= PAIRS_REPLAYED
+    kept = {mode: open_pages(schedule) for mode, schedule in made.items()} if is_replayed else {}
+    costs, chosen = {}, {}
+    for room in rooms_of(frames) if is_replayed else []:
+        shares = _shares(frames, room)
+        taken = planned(reach, shares, AUTO, is_best=True)
+        chosen[room] = taken.mode
+        costs[room] = {mode: cost(schedule, shares) for mode, schedule in made.items()}
+        costs[room][AUTO] = cost(taken, shares)
     bound = bound_of(reach, frames)
     return Row(
         case.group, case.layout, reach.left_pages, reach.right_pages, reach.is_self, reach.pairs,
         frames, bound.reads, bound.name, reads, seconds,
-        reference_reads(reach, frames, width) if case.is_small else None, kept, chosen,
+        reference_reads(reach, frames, width) if case.is_small else None, kept, costs,
+        chosen,
     )  # fmt: skip
 
 
@@ -184,10 +203,10 @@ def rooms_of(frames: int) -> list[int]:
     return [1, *(frames * room for room in ROOMS)]
 
 
-def _chosen(reach: Reach, frames: int, room: int) -> str:
-    """What a bestmatch join takes that has room for so many open pages."""
-    shares = Shares(frames, room, 0, 1, partial_page_bytes=1)
-    return planned(reach, shares, AUTO, is_best=True).mode
+def _shares(frames: int, room: int) -> Shares:
+    """Room for the partial results of so many open pages; of a single one they are large."""
+    size = HEAVY if room == 1 else 1
+    return Shares(frames, room * size, 0, 1, partial_page_bytes=size, page_bytes=1)
 
 
 def _planned(reach: Reach, frames: int, mode: str, repeat: int) -> tuple[Schedule, float]:
@@ -256,14 +275,15 @@ def winners_table(rows: list[Row]) -> str:
     head = f"{'with partial results':<62}{'frames':>8}{'room':>6}" + "".join(
         f"{mode:>18}" for mode in MODES if mode != AUTO
     )
-    head += f"  {'fewest reads':<28}{'taken':<10}"
+    head += f"  {'cheapest':<28}{'taken':<10}{'taken/cheapest':>15}"
     lines = [head, "─" * len(head)]
     for row in rows:
         lines += [_winners_line(row, room) for room in _telling(row)]
     right = [is_right for row in rows for is_right in _rightly(row)]
     lines.append(
-        "page reads (pages kept open); room: open pages that fit; the mode with the fewest reads "
-        f"of those that fit is taken in {sum(right)} of {len(right)}, ! marks the others"
+        "page reads + pages put down (pages kept open); room: open pages that fit; the cheapest "
+        f"mode, or one within {NEAR:g}× of it, is taken in {sum(right)} of {len(right)} (by the "
+        "model that chooses), ! marks the others"
     )
     wins = {mode: sum(mode in row.winners(room) for row in rows for room in row.chosen)
             for mode in MODES if mode != AUTO}  # fmt: skip
@@ -272,11 +292,18 @@ def winners_table(rows: list[Row]) -> str:
 
 
 def _winners_line(row: Row, room: int) -> str:
-    cells = "".join(f"{f'{row.reads[mode]:,} ({n:,})':>18}" for mode, n in row.open_pages.items())
-    winners, taken = row.winners(room), row.chosen[room]
+    cells = "".join(f"{_cost(row, room, mode):>18}" for mode in row.open_pages)
+    winners, times = row.winners(room), row.to_winner(room)
     name = f"{row.group}: {row.layout}"
-    mark = "" if taken in winners else "!"
-    return f"{name:<62}{row.frames:>8,}{room:>6,}{cells}  {' '.join(winners):<28}{taken}{mark}"
+    return (
+        f"{name:<62}{row.frames:>8,}{room:>6,}{cells}  {' '.join(winners):<28}"
+        f"{row.chosen[room]:<10}{times:>15.2f}{'!' if times > NEAR else ''}"
+    )
+
+
+def _cost(row: Row, room: int, mode: str) -> str:
+    down = round(row.costs[room][mode] - row.reads[mode])
+    return f"{row.reads[mode]:,}{f' + {down:,}' if down else ''} ({row.open_pages[mode]:,})"
 
 
 def _telling(row: Row) -> Iterator[int]:
@@ -290,8 +317,8 @@ def _telling(row: Row) -> Iterator[int]:
 
 
 def _rightly(row: Row) -> Iterator[bool]:
-    for room, taken in row.chosen.items():
-        yield taken in row.winners(room)
+    for room in row.chosen:
+        yield row.to_winner(room) <= NEAR
 
 
 def times_table(rows: Iterable[Row]) -> str:

@@ -77,7 +77,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--rows", type=int, default=1_000_000, help="rows a side of the large cases")
     add("--repeat", type=int, default=2, help="runs of each; the best counts")
-    add("--only", action="append", choices=PARTS, help="this part alone; again for more")
+    add("--only", action="append", choices=PARTS, metavar="PART",
+        help=f"this part alone ({', '.join(PARTS)}); again for more")  # fmt: skip
     add("--seed", type=int, default=0, help="other random tables (default: 0)")
     add("--scratch", default=None, help="folder for the Parquet files")
     add("--plot", metavar="FILE", help="draw a plot as well, a .png or .svg")

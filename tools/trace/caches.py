@@ -19,7 +19,8 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from matwin.storage.kernel import kernel
 
 from .events import Bools, Events, Int64s
 
@@ -70,7 +71,7 @@ class Uses:
         return int(_in_a_row(self.actions, self.pages, self.page_count, frames, is_lru))
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _in_a_row(
     actions: Int64s, pages: Int64s, page_count: int, frames: int, moves_when_used: bool
 ) -> int:
@@ -99,13 +100,13 @@ def _in_a_row(
     return reads
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _unlink(before: Int64s, after: Int64s, page: int) -> None:
     after[before[page]], before[after[page]] = after[page], before[page]
     before[page] = after[page] = NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel(few_rows=0)
 def _optimal(actions: Int64s, pages: Int64s, page_count: int, frames: int) -> int:
     """A heap of (next use, page) with the furthest on top; entries grow stale and are skipped."""
     count = len(pages)

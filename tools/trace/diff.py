@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from matwin.text import cut, escaped, table
+
 from .events import Events, Int64s
 from .pages import page_table
 from .summary import summarize
-from .text import cut, escaped, table
 
 PAGES_SHOWN = 12
 PLANS_SHOWN = 12

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +25,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from matwin.plain import json_rows
 from matwin.storage.columns import is_numeric, physical
 from matwin.storage.errors import CorruptPage, InputError, StoreError
 from matwin.storage.grid import Dimension, Grid, Key
 from matwin.storage.layout import HEADER, Page, PageId, decode_page, schema_mark
 from matwin.storage.materialize import WindowState
 from matwin.storage.materialize.window import page_schema
+from matwin.text import cut, escaped, quoted, table
 
 from .events import Events
 from .peek import Peek, peek
-from .text import cut, escaped, quoted, table
 
 BYTES_PER_LINE = 16
 LINES_SHOWN = 3
@@ -75,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page", type=int, required=True, help="the page's number")
     parser.add_argument("--store", help="the page file's folder, if not where the trace says")
     parser.add_argument("--rows", type=int, default=ROWS_SHOWN, help="rows to print")
+    parser.add_argument("--json", action="store_true", help="print the page and its rows as JSON")
     parser.add_argument("--full", action="store_true", help="print every byte and every cell")
 
 
@@ -122,6 +125,10 @@ def _dumped(events: Events, store: Peek, args: argparse.Namespace) -> str:
         raise StoreError(_gone(events, store, name, args.page))
     grid = grid_of(state.grid)
     page, schema = _decoded(data, state, grid)
+    if args.json:
+        rows = json_rows(page.batch.slice(0, None if args.full else args.rows))
+        told = {"window": name, "page": args.page, "bytes": len(data)}
+        return json.dumps({**told, "rows_in_page": page.batch.num_rows, "rows": rows}, indent=2)
     blocks = [
         _headline(store, name, page, data, state),
         _bytes_text(list(parts_of(data, page, schema, grid)), is_full=args.full),

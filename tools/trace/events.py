@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 
 from matwin.storage.errors import InputError, StoreError
 from matwin.storage.trace import EVENTS, read_trace
-
-from .text import escaped, quoted
+from matwin.text import escaped, quoted
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -225,6 +224,20 @@ class Events:
             column = pc.fill_null(column, -1)
         values = column.to_numpy() if column.num_chunks else np.zeros(0)
         return values.astype(np.int64, copy=False)
+
+
+def paired(begun: Int64s, ended: Int64s, key: Int64s) -> tuple[Int64s, Int64s]:
+    """Where something began and ended: places of the same key, one right after the other.
+
+    >>> key = np.array([7, 8, 7, 8, 7])
+    >>> [places.tolist() for places in paired(np.array([0, 1, 4]), np.array([2, 3]), key)]
+    [[0, 1], [2, 3]]
+    """
+    places = np.concatenate((begun, ended))
+    order = np.lexsort((places, key[places]))
+    places, is_begin = places[order], order < len(begun)
+    is_pair = is_begin[:-1] & ~is_begin[1:] & (key[places[:-1]] == key[places[1:]])
+    return places[:-1][is_pair], places[1:][is_pair]
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Int64s, list[str]]:

@@ -25,20 +25,18 @@ import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 
-from matwin.storage.units import format_size
+from matwin.text import escaped
 
-from ..outputs import check_outputs, explained, written
+from . import exporting
 from .events import Events
 from .packed import Block, Packed, pack
 from .summary import summarize
-from .text import escaped
 
 # One idea a file, put together in this order inside one function.
 SCRIPTS = (
     "text", "decode", "model", "walks", "check", "palette", "axis", "density", "cells", "matrix",
-    "pointer", "timeline", "lanes", "plots", "details", "log", "controls", "main",
+    "pointer", "timeline", "lanes", "plots", "details", "help", "links", "log", "controls", "main",
 )  # fmt: skip
 _POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
@@ -49,21 +47,12 @@ _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", type=Path, help="trace file")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="PAGE", help="where to write (default: FILE.html)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace a page that is there")
+    exporting.configure(parser, "PAGE", ".html")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
-    events = Events.open(args.file)
-    output = args.output or args.file.with_suffix(".html")
-    check_outputs({"-o": output}, [str(args.file)], overwrite=args.overwrite)
-    size = write_page(output, page_of(events, args.file.name), overwrite=args.overwrite)
-    print(f"wrote {escaped(str(output))}: {format_size(size)}, {len(events):,} events")
-    return 0
+    return exporting.export(args, ".html", page_of)
 
 
 def page_of(events: Events, name: str) -> Iterator[str]:
@@ -95,16 +84,6 @@ def embedded_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"))
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def write_page(output: Path, pieces: Iterator[str], *, overwrite: bool) -> int:
-    """Write the whole page or nothing; returns its size."""
-    with written(output, overwrite=overwrite) as file:
-        size = 0
-        for piece in pieces:
-            with explained(str(output)):
-                size += file.write(piece.encode())
-    return size
 
 
 def _head(packed: Packed, name: str, settings: dict[str, str]) -> dict[str, object]:

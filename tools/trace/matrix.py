@@ -15,17 +15,19 @@ how many loads fell into them.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
+from matwin.text import Ink, cut, escaped, padded, table, width_of, wrapped
 
 from .events import KIND, Events, Int64s
-from .text import Ink, cut, escaped, padded, table, width_of, wrapped
 from .walks import CONTESTED, Walked, walk_number
 
 LEFT_LOAD, RIGHT_LOAD, BOTH_LOADS, AGAIN = "▨", "▩", "▣", "◆"
@@ -95,6 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", type=int, default=0, help="which walk, counted from 0")
     parser.add_argument("--upto", type=int, help="show how it stood after this event")
     parser.add_argument("--width", type=int, help="columns of text to use")
+    parser.add_argument("--json", action="store_true", help="print visits and loads as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,10 +109,28 @@ def run(args: argparse.Namespace) -> int:
     width = args.width or shutil.get_terminal_size((WIDTH_IN_A_PIPE, 24)).columns
     ink = Ink.for_stdout()
     drawing = draw(events, walk, _upto(events, walk, args.upto))
+    if args.json:
+        print(json.dumps(as_json(drawing)))
+        return 0
     blocks = [_headline(events, drawing), *_picture(drawing, max(width, WIDTH_MIN), ink)]
     blocks += [_stretches(events, drawing), _residents(events, drawing)]
     print("\n\n".join(block for block in blocks if block))
     return 0
+
+
+def as_json(drawing: Drawing) -> dict[str, Any]:
+    """The walk, its visits in order as (left page, right page) by place, and its loads."""
+    walk = drawing.walk
+    loads = zip(
+        drawing.load_nodes.tolist(), drawing.load_visits.tolist(), drawing.load_turns.tolist(),
+        strict=True,
+    )  # fmt: skip
+    return {
+        "plan": walk.number, "left": walk.left, "right": walk.right, "mode": walk.mode,
+        "frames": walk.frames, "pairs_planned": int(walk.reach.pairs),
+        "visits": list(zip(drawing.columns.tolist(), drawing.rows.tolist(), strict=True)),
+        "loads": [{"page": page, "visit": visit, "turn": turn} for page, visit, turn in loads],
+    }  # fmt: skip
 
 
 def _upto(events: Events, walk: Walked, seq: int | None) -> int:

@@ -63,7 +63,7 @@ def pack(events: Events, summary: dict[str, Any]) -> Packed:
     """The events of a trace, its walks and its summary as blocks."""
     every = walks(events)
     keys = _Keys(events, every)
-    reasons, why = _reasons(events, every)
+    whys, why = reasons(events, every)
     columns = {
         "seq": events.seq,
         "time_ns": events.time_ns,
@@ -81,7 +81,7 @@ def pack(events: Events, summary: dict[str, Any]) -> Packed:
         columns["owner"] = every[0].owners
     blocks = [array_block(name, values) for name, values in columns.items()]
     layouts = [_layout(walk, keys) for walk in every]
-    texts = {"reasons": reasons, "walks": layouts, "summary": summary}
+    texts = {"reasons": whys, "walks": layouts, "summary": summary}
     blocks += [json_block(name, value) for name, value in texts.items()]
     return Packed(len(events), [*EVENTS, UNKNOWN], keys.names, blocks)
 
@@ -116,17 +116,17 @@ def _named(every: list[Walked]) -> list[str]:
     return [name for walk in every for name, _ in walk.right_windows]
 
 
-def _reasons(events: Events, every: list[Walked]) -> tuple[list[str], Int64s]:
+def reasons(events: Events, every: list[Walked]) -> tuple[list[str], Int64s]:
     """The different reasons, and which of them each event has; a plan's is its explanation."""
     texts = pc.fill_null(events.table["why"], "").combine_chunks()
     if isinstance(texts, pa.ChunkedArray):  # as releases of Arrow differ
         texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.utf8())
     encoded = texts.dictionary_encode()
-    reasons: list[str] = encoded.dictionary.to_pylist()
+    found: list[str] = encoded.dictionary.to_pylist()
     why: Int64s = encoded.indices.to_numpy().astype(np.int64)
     for walk in every:
-        reasons[why[walk.start]] = walk.explain
-    return reasons, why
+        found[why[walk.start]] = walk.explain
+    return found, why
 
 
 def _layout(walk: Walked, keys: _Keys) -> dict[str, object]:

@@ -23,9 +23,9 @@ import numpy as np
 from matwin.storage.errors import InputError
 from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
+from matwin.text import cut, escaped, percent, quoted, seconds, table
 
 from .events import KIND, Events, Int64s
-from .text import cut, escaped, percent, quoted, seconds, table
 
 PAGES_SHOWN = 30
 EVENTS_SHOWN = 200

@@ -35,8 +35,7 @@ from matwin.storage.records import (
     unpack_format,
     unpack_owner,
 )
-
-from .text import escaped
+from matwin.text import escaped
 
 _RECORD_KEY = struct.Struct(">cIQI")
 

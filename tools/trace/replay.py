@@ -21,10 +21,10 @@ import numpy as np
 from matwin.scheduler import MODES, plan
 from matwin.scheduler.choose import FRAMES_MIN
 from matwin.storage.errors import InputError
+from matwin.text import cut, escaped, plot, table
 
 from .caches import REPLACEMENTS, Uses
 from .events import Bools, Events
-from .text import cut, escaped, plot, table
 from .walks import CONTESTED, FRAMES_MAX, Walked, walk_number, walks
 
 PLANS_SHOWN = 4

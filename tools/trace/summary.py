@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
+from matwin.text import cut, escaped, percent, seconds, spark, table
 
-from .events import KIND, Bools, Events, Int64s
-from .text import cut, escaped, percent, seconds, spark, table
+from .events import KIND, Bools, Events, Int64s, paired
 from .walks import CONTESTED, Walked, walks
 
 BUCKETS_MAX = 200
@@ -175,13 +175,7 @@ def overlap(events: Events, walk: Walked) -> dict[str, int]:
     """
     begun, _ = walk.uses(events, "fetch")
     ended, _ = walk.uses(events, "read")
-    places = np.concatenate((begun, ended))
-    order = np.lexsort((places, events.identity[places]))
-    places = places[order]
-    is_begin = order < len(begun)
-    pages = events.identity[places]
-    is_pair = is_begin[:-1] & ~is_begin[1:] & (pages[:-1] == pages[1:])
-    begin, end = places[:-1][is_pair], places[1:][is_pair]
+    begin, end = paired(begun, ended, events.identity)
     started, visited = (walk.places_of(events, kind) for kind in ("visit", "visited"))
     started_then, ended_then = (np.searchsorted(started, places) for places in (begin, end))
     is_running = started_then > np.searchsorted(visited, begin)

@@ -33,9 +33,9 @@ import numpy as np
 
 from matwin.scheduler import Reach
 from matwin.storage.errors import InputError, StoreError
+from matwin.text import escaped
 
 from .events import KIND, NOBODY, Bools, Events, Int64s
-from .text import escaped
 
 FRAMES_MAX = 2**30
 WINDOWS_MAX = 256

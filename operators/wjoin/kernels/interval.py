@@ -5,15 +5,16 @@ Signed differences may wrap in 64 bits, so sums saturate and differences are uns
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from matwin.storage.kernel import kernel
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 UNLIMITED_DOWN, UNLIMITED_UP = INT64_MIN, INT64_MAX
 """Bounds that stand for none."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def saturated(a, b):  # type: ignore[no-untyped-def]
     """``a + b`` within 64 bits."""
     total = np.int64(np.uint64(a) + np.uint64(b))
@@ -24,7 +25,7 @@ def saturated(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def narrow(lows, highs, times, rows, down, up):  # type: ignore[no-untyped-def]
     """Bring every interval within ``times[row] + down`` and ``times[row] + up``.
 
@@ -46,7 +47,7 @@ def narrow(lows, highs, times, rows, down, up):  # type: ignore[no-untyped-def]
             highs[p] = min(highs[p], high)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def agree(mask, a, a_rows, b, b_rows, lo, hi):  # type: ignore[no-untyped-def]
     """Clear the mask where not ``lo <= b - a <= hi``."""
     for p in range(len(mask)):

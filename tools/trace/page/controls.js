@@ -7,13 +7,13 @@ function listenToControls(app) {
   const scrubber = byId("scrubber");
   scrubber.addEventListener("input", () => app.seek(Number(scrubber.value)));
   const actions = {
-    first: () => app.seek(0),
+    first: () => app.jump(0),
     "previous-load": () => app.seek(loadBefore(app)),
     previous: () => app.seek(app.cursor - 1),
     play: () => app.player.toggle(),
     next: () => app.seek(app.cursor + 1),
     "next-load": () => app.seek(loadAfter(app)),
-    last: () => app.seek(app.model.count - 1),
+    last: () => app.jump(app.model.count - 1),
     "matrix-in": () => app.matrix.zoomAboutNow(1.5),
     "matrix-out": () => app.matrix.zoomAboutNow(1 / 1.5),
     "matrix-fit": () => app.matrix.fit(),
@@ -21,12 +21,13 @@ function listenToControls(app) {
     "axis-out": () => app.zoomAxis(1.6),
     "axis-walk": () => app.showWalk(),
     "axis-all": () => app.showAll(),
+    "copy-link": () => copyLink(app),
     theme: () => switchTheme(app),
   };
   for (const [id, act] of Object.entries(actions)) byId(id).addEventListener("click", act);
   byId("follow").addEventListener("change", (event) => app.setFollowing(event.target.checked));
   byId("axis-time").addEventListener("change", (event) => app.setTime(event.target.checked));
-  byId("walk").addEventListener("change", (event) => app.takeWalk(Number(event.target.value)));
+  byId("walk").addEventListener("change", (event) => app.jumpBy(() => app.takeWalk(Number(event.target.value))));
   document.addEventListener("keydown", (event) => handleKey(app, event));
 }
 
@@ -52,14 +53,15 @@ const KEYS = {
   ArrowRight: (app, event) => app.seek(event.shiftKey ? loadAfter(app) : app.cursor + 1),
   PageUp: (app) => app.seek(app.cursor - app.stride()),
   PageDown: (app) => app.seek(app.cursor + app.stride()),
-  Home: (app) => app.seek(0),
-  End: (app) => app.seek(app.model.count - 1),
+  Home: (app) => app.jump(0),
+  End: (app) => app.jump(app.model.count - 1),
   " ": (app) => app.player.toggle(),
   "+": (app) => app.zoomFocused(1.6),
   "=": (app) => app.zoomFocused(1.6),
   "-": (app) => app.zoomFocused(1 / 1.6),
   0: (app) => app.fitFocused(),
   r: (app) => app.seek(rereadAfter(app)),
+  l: (app) => copyLink(app),
   t: (app) => switchTheme(app),
 };
 
@@ -154,13 +156,13 @@ function switchTheme(app) {
 /** Press or drag moves the cursor; Ctrl and wheel zooms, Shift and wheel or a tilt pans. */
 function listenToChart(app, id, hover) {
   const canvas = byId(id);
-  const seek = (event) => app.seek(app.axis.eventAt(event.offsetX, canvas.clientWidth));
+  const momentAt = (event) => app.axis.eventAt(event.offsetX, canvas.clientWidth);
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
-    seek(event);
+    app.jump(momentAt(event));
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (event.buttons & 1) seek(event);
+    if (event.buttons & 1) app.seek(momentAt(event));
     else hover(app, event);
   });
   canvas.addEventListener("pointerleave", hideTip);

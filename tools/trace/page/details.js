@@ -79,10 +79,10 @@ function stateLines(app) {
   const { model, cursor } = app;
   const stretch = stretchAt(model, cursor);
   const lines = stretch ? [["mode", `${modeText(model, cursor)}: ${shown(stretch.reason)}`]] : [];
-  const held = model.frames.filter((lane) => stayAt(lane, cursor) >= 0);
+  const held = framesInUse(model, cursor);
   const names = held.slice(0, 8).map((lane) => pageName(model, lane.keys[stayAt(lane, cursor)]));
   const more = held.length > 8 ? ` and ${held.length - 8} more` : "";
-  lines.push(["in frames", held.length ? `${plural(held.length, "page")}: ${names.join(", ")}${more}` : "nothing"]);
+  lines.push(["frames", held.length ? `${whole(held.length)} in use: ${names.join(", ")}${more}` : "none in use"]);
   return lines;
 }
 
@@ -110,7 +110,9 @@ function makeTiles(app) {
     value.dataset.total = name;
     value.dataset.value = totals[name];
     const soFar = element("dd", "tile-now");
-    tile.append(element("dt", "", label), value, soFar);
+    const title = element("dt", "", label);
+    if (name === "hit_rate") title.append(helpButton("rate"));
+    tile.append(title, value, soFar);
     byId("tiles").append(tile);
     if (series) app.tiles.push({ soFar, series, show });
     if (name === "stretches") soFar.textContent = modeCounts(summary.modes);
@@ -140,13 +142,19 @@ function tellFacts(app) {
     ["windows", names.slice(0, 6).join(", ") + (names.length > 6 ? ` and ${names.length - 6} more` : "")],
     ["page size", summary.page_size ? sized(summary.page_size) : "unknown"],
     ["budget", summary.budget_bytes ? sized(summary.budget_bytes) : "unknown"],
-    ["frames used", whole(summary.totals.frames_peak)],
+    ["most frames in use", whole(summary.totals.frames_peak), "frames"],
     ["duration", timed(summary.duration_ns)],
     ["events", whole(summary.events)],
     ["page file", cut(shown(summary.file || "unknown"), 64)],
   ];
   setText(byId("trace-name"), shown(head.name));
-  fillLines(byId("facts"), facts.filter(([, text]) => text));
+  byId("facts").replaceChildren(...facts.filter(([, text]) => text).map(([label, text, topic]) => {
+    const fact = element("div");
+    const name = element("dt", "", label);
+    if (topic) name.append(helpButton(topic));
+    fact.append(name, element("dd", "", text));
+    return fact;
+  }));
 }
 
 /** Says whether the page's own counts agree with the summary. */

@@ -1,6 +1,6 @@
 // ── lanes: what each frame held over time ───────────────────────────────────────────────────────
 
-const LANE_HEIGHTS = [[12, 24], [24, 18], [48, 12], [100, 7]]; // up to so many frames: pixels each
+const LANE_HEIGHTS = [[12, 24], [24, 18], [48, 14], [100, 7]]; // up to so many frames: pixels each
 const LANES_HEIGHT_MOST = 560;
 const STRIPES_BELOW = 6; // pixels of a lane below which stays are drawn as pixels
 
@@ -16,7 +16,7 @@ function chooseLanes(app, first, limit) {
   const height = Math.max(Math.ceil(laneHeight(app.lanes.length) * app.lanes.length), 24);
   for (const id of ["lanes", "lanes-head"]) byId(id).style.height = `${height}px`;
   const idle = app.model.frames.length - app.lanes.length;
-  setText(byId("lanes-idle"), idle ? `· ${plural(idle, "frame")} empty in this walk not shown` : "");
+  setText(byId("lanes-idle"), idle ? `${plural(idle, "frame")} not shown: empty in this walk` : "");
 }
 
 function drawLanes(app) {
@@ -131,7 +131,7 @@ function drawLaneHeads(app) {
   const context = freshContext(canvas);
   if (!context) return;
   const height = laneHeight(app.lanes.length);
-  if (height < 11) return headSummary(context, app, canvas.clientHeight);
+  if (height < 11) return headLabel(context, plural(app.lanes.length, "frame"), 10);
   app.lanes.forEach((lane, at) => drawLaneHead(context, app, lane, at * height + height / 2));
 }
 
@@ -152,10 +152,11 @@ function drawLaneHead(context, app, lane, y) {
   context.fillText(hasRoom ? `frame ${lane.frame}` : lane.frame, 0, y + 0.5);
 }
 
-function headSummary(context, app, height) {
-  const held = app.lanes.filter((lane) => stayAt(lane, app.cursor) >= 0).length;
-  headLabel(context, plural(app.lanes.length, "frame"), 10);
-  headLabel(context, `${whole(held)} in use`, Math.min(26, height - 8), "ink", 600);
+/** The three numbers of frames in one line, each with its name: apart they look like a mistake. */
+function tellFrames({ model, walk, cursor }) {
+  const now = whole(framesInUse(model, cursor).length);
+  const planned = walk ? `, ${whole(walk.frames)} planned for this walk` : "";
+  setText(byId("frames-now"), `${now} in use now, ${whole(model.summary.totals.frames_peak)} at most in this trace${planned}`);
 }
 
 function hoverLanes(app, event) {

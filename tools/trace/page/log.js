@@ -15,7 +15,7 @@ class Log {
     this.box.addEventListener("scroll", () => this.draw());
     this.layer.addEventListener("click", (event) => {
       const row = event.target.closest(".log-row");
-      if (row) app.seek(Number(row.dataset.at));
+      if (row) app.jump(Number(row.dataset.at));
     });
   }
 
@@ -99,6 +99,7 @@ function fillRow(model, row, at, isCurrent) {
   texts.forEach((text, column) => setText(row.children[column], text));
   row.dataset.at = at;
   row.dataset.kind = kind;
+  row.classList.toggle("is-visit", mate !== "" && texts.slice(4).join("") === "");
   if (isCurrent) row.setAttribute("aria-current", "true");
   else row.removeAttribute("aria-current");
 }

@@ -38,10 +38,12 @@ class App {
     line.hidden = x < 0 || x > width;
     line.style.transform = `translateX(${x}px)`;
     drawLaneHeads(this);
+    tellFrames(this);
     tellPlots(this);
     tellTiles(this);
     tellMoment(this);
     tellPosition(this);
+    this.help?.tell();
     this.log.follow();
   }
 
@@ -53,8 +55,28 @@ class App {
     byId("scrubber").value = cursor;
     const { version } = this.axis;
     this.axis.follow(cursor);
+    this.address?.follow();
     if (this.axis.version !== version) this.refresh("axis");
     this.refresh("cursor");
+  }
+
+  /** Goes to a moment that Back comes back from. */
+  jump(at) {
+    this.jumpBy(() => this.seek(at));
+  }
+
+  jumpBy(move) {
+    const before = this.cursor;
+    move();
+    if (this.cursor !== before) this.address.add(before);
+  }
+
+  /** Goes to a moment, and to the walk that it is part of. */
+  goTo(at) {
+    const isInside = this.walk && at >= this.walk.start && at < this.walk.end;
+    const number = isInside ? NOWHERE : walkOfMoment(this.model, at);
+    if (number === NOWHERE) this.seek(at);
+    else this.takeWalk(number, at);
   }
 
   /** How far Page Up and Page Down go. */
@@ -62,12 +84,14 @@ class App {
     return Math.max(Math.round(this.model.count / 40), 1);
   }
 
-  takeWalk(number) {
+  /** Shows a walk, at a moment or at its last visit. */
+  takeWalk(number, at = null) {
     this.walk = makeWalk(this.model, number);
+    byId("walk").value = String(number);
     this.matrix.takeWalk();
     tellWalk(this);
     this.showWalk();
-    this.seek(this.walk.visitAt.at(-1) ?? this.walk.end - 1);
+    this.seek(at ?? this.walk.visitAt.at(-1) ?? this.walk.end - 1);
     this.refresh("cursor");
   }
 
@@ -157,7 +181,7 @@ function tellWalk(app) {
     ? `${left} with itself: ${plural(walk.left.length, "page")}`
     : `${whole(walk.left.length)} × ${whole(walk.right.length)} pages`;
   const outcome = walk.outcome === "done" ? "" : ` · ${shown(walk.outcome) || "not finished in this trace"}`;
-  setText(byId("walk-facts"), `${sides} · ${plural(walk.frames, "frame")} · `
+  setText(byId("walk-facts"), `${sides} · planned for ${plural(walk.frames, "frame")} · `
     + `${whole(walk.page_reads)} reads planned, ${whole(walk.walkLoads.length)} made${outcome}`
     + (walk.is_contested ? " · walks overlap; what they share can't be told apart" : ""));
   setText(byId("explain"), walk.explain.split("\n").map(shown).join("\n"));
@@ -196,11 +220,9 @@ async function startApp(model) {
   makeWalkOptions(app);
   chooseLegend(model);
   byId("scrubber").max = model.count - 1;
-  if (model.layouts.length > 0) app.takeWalk(0);
-  else {
-    app.showAll();
-    app.seek(model.count - 1);
-  }
+  openMoment(app);
+  app.help = new Help(app);
+  app.address = new Address(app);
   app.player = new Player(app);
   listenToControls(app);
   listenToChart(app, "timeline", hoverTimeline);
@@ -209,6 +231,18 @@ async function startApp(model) {
   listenToChart(app, "bytes", hoverPlot);
   listenToSurroundings(app);
   app.repaint();
+}
+
+/** Begins where the address says, else at the end of the first walk or of the trace. */
+function openMoment(app) {
+  const { model } = app;
+  const named = momentOfAddress(model);
+  if (model.layouts.length > 0) app.takeWalk(0);
+  else {
+    app.showAll();
+    app.seek(model.count - 1);
+  }
+  if (named !== NOWHERE) app.goTo(named);
 }
 
 function listenToSurroundings(app) {

@@ -230,6 +230,11 @@ function stayAt(lane, moment) {
   return stay >= 0 && moment < lane.ends[stay] ? stay : -1;
 }
 
+/** The frames that hold a page at a moment. */
+function framesInUse(model, moment) {
+  return model.frames.filter((lane) => stayAt(lane, moment) >= 0);
+}
+
 /** The stretches of one mode: from its `mode` event to the next one or to the end of the walk. */
 function stretchesOf(model, places) {
   const stretches = [];

@@ -57,7 +57,7 @@ function pinchMatrix(matrix, fingers, event) {
 function clickMatrix(matrix, event) {
   const cell = matrix.cellAt(event.offsetX, event.offsetY);
   const visit = cell ? visitOfCell(matrix.app.walk, cell.column, cell.row) : NOWHERE;
-  if (visit !== NOWHERE) matrix.app.seek(matrix.app.walk.visitAt[visit]);
+  if (visit !== NOWHERE) matrix.app.jump(matrix.app.walk.visitAt[visit]);
 }
 
 function hoverMatrix(matrix, event) {

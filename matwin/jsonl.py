@@ -27,15 +27,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from matwin.reading import ROWS_PER_BATCH, Source, sliced
 from matwin.storage.errors import InputError
 from matwin.storage.names import repeated
 from matwin.storage.units import parse_duration
+
+from .reading import ROWS_PER_BATCH
 
 SAMPLE_LINES, SAMPLE_BYTES = 1000, 2**22
 CHUNK_BYTES = 2**20
@@ -49,7 +49,7 @@ _MOMENT = re.compile(
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]]+)\]")
 _DECODER = json.JSONDecoder()
-_DECLARE = "declare its type with --schema"
+_DECLARE = "declare its type with --schema, or write Parquet"
 
 Row = dict[str, Any]
 
@@ -78,7 +78,9 @@ def line_of(text: bytes, number: int, where: str) -> Line | None:
         raise _too_deep(number, where) from e
     _check_depth(row, NESTING_MAX, number, where)
     if not isinstance(row, dict):
-        raise InputError(f"{where}: line {number} is no JSON object: {row!r:.60}")
+        raise InputError(
+            f"{where}: line {number} is no JSON object: {row!r:.60}; write one object on each line"
+        )
     if "\\u" in stripped:
         _check_text(row, number, where)
     return Line(number, row, len(text))
@@ -314,47 +316,19 @@ _CONVERSIONS: dict[Callable[[Any], bool], Callable[[list[Any], pa.DataType], pa.
 # ── a file ───────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class JsonLinesFile(Source):
-    """A file of JSON lines, read to its end."""
-
-    path: str
-    reading: Reading
-
-    @classmethod
-    def of(cls, path: str, name: str, schema: pa.Schema | None) -> JsonLinesFile:
-        """The source of a file, whose first lines tell the types unless they are declared."""
-        where = f"{name}: file {path!r}"
-        try:
-            size = Path(path).stat().st_size
-            head = [] if schema is not None else _head(path, where)
-        except OSError as e:
-            raise InputError(f"{where} can't be read: {e.strerror}") from e
-        if schema is None and not head:
-            raise InputError(f"{where} has no line to tell its columns; declare them with --schema")
-        found = schema_of(head, where) if schema is None else schema
-        reading = Reading(where, found, schema is not None)
-        return cls(name, found, True, size, None, path, reading)
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        self.check_columns(columns)
-        return self._batches(columns)
-
-    def _batches(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        try:
-            with Path(self.path).open("rb") as file:
-                lines = _lines(file, self.reading.where)
-                size = self.share.portion_bytes
-                while found := _some(lines, ROWS_PER_BATCH, min(CHUNK_BYTES, size)):
-                    batch = self.reading.batch(found)
-                    yield from sliced(batch if columns is None else batch.select(columns), size)
-        except OSError as e:
-            raise InputError(f"{self.reading.where} can't be read: {e.strerror}") from e
+def told_schema(file: BinaryIO, where: str) -> pa.Schema:
+    """The columns that the first lines tell."""
+    head = _some(_lines(file, where), SAMPLE_LINES, SAMPLE_BYTES)
+    if not head:
+        raise InputError(f"{where} has no line to tell its columns; declare them with --schema")
+    return schema_of(head, where)
 
 
-def _head(path: str, where: str) -> list[Line]:
-    with Path(path).open("rb") as file:
-        return _some(_lines(file, where), SAMPLE_LINES, SAMPLE_BYTES)
+def batches(file: BinaryIO, reading: Reading, portion_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, some lines at a time."""
+    lines = _lines(file, reading.where)
+    while found := _some(lines, ROWS_PER_BATCH, min(CHUNK_BYTES, portion_bytes)):
+        yield reading.batch(found)
 
 
 def _lines(file: BinaryIO, where: str) -> Iterator[Line]:

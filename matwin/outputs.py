@@ -8,6 +8,8 @@ Invariants:
 * A file appears under its name when it is complete and not before; what was there stays until then.
 * What is replaced hands down its mode; what is new follows the umask.
 * Nothing is written to a name that somebody could have guessed, or through a link found there.
+* An object of an object store is put down here first and uploaded in one go: an upload stream of
+  Arrow's that is dropped completes itself, so a join that fails would leave half an object.
 * Devices and pipes are written as they are, and so is what the shell has opened already, with > or
   >>, and is reached as /dev/stdout or /dev/fd/3.
 """
@@ -20,15 +22,18 @@ import os
 import re
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from matwin.storage.errors import InputError, MatwinError, StoreError
 from matwin.storage.partfile import PartFile
+
+from .places import is_below, is_uri, shown, system_of
 
 _OPEN = re.compile(r"/dev/(?:fd/(\d+)|(stdout)|(stderr))|/proc/self/fd/(\d+)")
 
@@ -45,7 +50,9 @@ def check_outputs(
     `outputs` are paths by their option, of files unless `is_folder`; `inputs` paths, folders and
     globs.
     """
-    given = {o: place(path) for o, path in outputs.items() if path is not None and str(path) != "-"}
+    inputs = list(inputs)
+    _check_objects(outputs, inputs)
+    given = {o: place(path) for o, path in outputs.items() if path is not None and is_file(path)}
     reads = [(word, path) for word in inputs for path in _matched(word)]
     _check_stdout(reads)
     for option, out in given.items():
@@ -61,6 +68,29 @@ def check_outputs(
             raise _taken(f"{option} {outputs[option]!s}")
         if list(given.values()).count(out) > 1:
             raise InputError(f"{' and '.join(given)} name the same file; give each its own")
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether an output is a file of this machine: no standard output and no object."""
+    return str(path) != "-" and not is_uri(str(path))
+
+
+def address(out: str) -> str:
+    """The name of an output, without the options of a URI.
+
+    >>> address("s3://bucket/a.csv?region=eu-west-1"), address("what?.csv")
+    ('s3://bucket/a.csv', 'what?.csv')
+    """
+    return shown(out) if is_uri(out) else out
+
+
+def _check_objects(outputs: Mapping[str, str | Path | None], inputs: Iterable[str]) -> None:
+    """Refuse an object that would replace an input."""
+    for option, out in outputs.items():
+        for word in inputs if out is not None and is_uri(str(out)) else ():
+            if is_uri(word) and is_below(str(out), word):
+                raise InputError(f"{option} {shown(str(out))} is an input, by {shown(word)!r}; "
+                                 "name another object")  # fmt: skip
 
 
 def _check_stdout(reads: Iterable[tuple[str, Path]]) -> None:
@@ -138,6 +168,10 @@ def _is_in(path: Path, out: Path, about: os.stat_result | None) -> bool:
 @contextmanager
 def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file that takes its name when it is complete; its own failures are explained."""
+    if is_uri(str(out)):
+        with _object(str(out), overwrite=overwrite) as file:
+            yield file
+        return
     with explained(str(out)):
         path = place(out)
         about = _stat(path)
@@ -148,6 +182,16 @@ def written(out: str | Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             raise _taken(repr(str(out)))
     with _device(out, path) if is_special else _part(out, path, overwrite) as file:
         yield file
+
+
+def write_pieces(out: str | Path, pieces: Iterable[str], *, overwrite: bool) -> int:
+    """Write the whole text or nothing; returns its size."""
+    size = 0
+    with written(out, overwrite=overwrite) as file:
+        for piece in pieces:
+            with explained(str(out)):
+                size += file.write(piece.encode())
+    return size
 
 
 def device(path: Path) -> BinaryIO:
@@ -172,6 +216,29 @@ def _device(out: str | Path, path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):  # what could not be written has been told
             file.close()
+
+
+@contextmanager
+def _object(uri: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file here that becomes an object elsewhere once it is complete."""
+    from pyarrow.fs import FileType, LocalFileSystem, copy_files  # here: few need it
+
+    name = shown(uri)
+    system, path = system_of(uri, "output")
+    if isinstance(system, LocalFileSystem):
+        with written(path, overwrite=overwrite) as file:
+            yield file
+        return
+    with explained(name):
+        if not overwrite and system.get_file_info(path).type != FileType.NotFound:
+            raise _taken(repr(name))
+        kept: Any = tempfile.NamedTemporaryFile(prefix="matwin-")  # noqa: SIM115  (closed below)
+    with kept:
+        yield kept
+        with explained(name):
+            kept.flush()
+            here = LocalFileSystem()
+            copy_files(kept.name, path, source_filesystem=here, destination_filesystem=system)
 
 
 @contextmanager

@@ -24,24 +24,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from matwin.storage.units import format_size
 
-from .attributes import FLOAT_LIMIT, INT_LIMIT, Attribute
-from .bestmatch import directions_of
+from .attributes import Attribute
+from .bounds import FLOAT_LIMIT, INT_LIMIT
 from .cost import cheapest
 from .engine import Divisible
-from .joining import Join, TwoSided
-from .options import Options, options_of
+from .joining import Join, MakeDirections, TwoSided
+from .options import Options
 from .question import Question
+from .row_groups import descend
 from .sampling import drawn
-from .sources import Source, two_sources
-from .streams import Stream
+from .sources import Source
+from .streams import Stream, is_live
 from .ways import ways_of
 
 WIDTH = 100
-_QUESTION = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
 _BEST = {
     "left": "no other right row of the same left row is at least as good in {} and better in one",
     "right": "no other left row of the same right row is at least as good in {} and better in one",
@@ -51,14 +51,10 @@ _BEST = {
 }
 
 
-def explain_join(left: object, right: object, *, best: bool = True, **arguments: Any) -> str:
-    """What `bestmatch_join` (or, with ``best=False``, `epsilon_join`) would do with these."""
-    sources = two_sources(left, right)
-    asked = {name: arguments.pop(name) for name in _QUESTION if name in arguments}
-    asked.setdefault("how", "left" if best else "inner")
-    arguments.pop("emit", None)
-    question = Question.of(sources[0].schema, sources[1].schema, best=best, **asked)
-    options = options_of("explain_join", arguments)
+def explained(join: Join, make: MakeDirections) -> str:
+    """What a join of two sides would do."""
+    question, options, sources = join.question, join.options, join.sources
+    best = question.best
     lines = [f"{question.how} {'bestmatch' if best else 'ε-'}{' ' if best else ''}join"]
     lines += labelled("eligible", _eligible(question))
     if best:
@@ -68,7 +64,7 @@ def explain_join(left: object, right: object, *, best: bool = True, **arguments:
         lines += labelled(name, [source_size(source, getattr(question.order, name))])
     memory = f"{format_size(options.budget_bytes)} in pages of {format_size(options.page_bytes)}"
     lines += labelled("memory", [f"{memory}, {options.workers} threads"])
-    lines += labelled("plan", _plan(question, sources, options))
+    lines += labelled("plan", _plan(join, make))
     lines += labelled("output", [", ".join(question.schema.names)])
     return "\n".join(lines)
 
@@ -82,13 +78,16 @@ def labelled(label: str, texts: list[str]) -> list[str]:
 
 def _eligible(question: Question) -> list[str]:
     found = [f"right.{key.right} = left.{key.left}" for key in question.keys]
-    found += [_constraint(a) for a in question.attributes if a.is_constrained]
+    found += [_constraint(a) for a in question.attributes if a.is_constrained or a.is_nonzero]
     return found or ["every pair"]
 
 
 def _constraint(a: Attribute) -> str:
     if a.lo == a.hi == 0:
         return f"right.{a.right} = left.{a.left}"
+    if a.is_nonzero:
+        bare = _constraint(replace(a, is_nonzero=False)) if a.is_constrained else ""
+        return ", ".join(filter(None, [bare, f"right.{a.right} <> left.{a.left}"]))
     unit = f" {a.type.unit}" if hasattr(a.type, "unit") else ""
     limits = (INT_LIMIT, FLOAT_LIMIT)
     at_least = "" if a.lo is None or -a.lo in limits else f"{a.lo}{unit} <= "
@@ -101,23 +100,31 @@ def source_size(source: Source, order: str) -> str:
     rows = "an unknown number of rows" if source.rows_hint is None else f"{source.rows_hint} rows"
     size = "" if source.bytes_hint is None else f", {format_size(source.bytes_hint)}"
     if not isinstance(source, Stream):
-        return f"{rows}{size}, order of {order} not declared"
+        told = {None: "", True: ": not sorted, by the statistics of its row groups",
+                False: ": may be sorted, by the statistics of its row groups"}  # fmt: skip
+        return f"{rows}{size}, order of {order} not declared{told[is_told_unsorted(source, order)]}"
     live = ", live" if source.is_live else ""
     return f"{rows}{size}, {source.order} by {order}, late rows: {source.late}{live}"
 
 
-def _plan(question: Question, sources: tuple[Source, Source], options: Options) -> list[str]:
+def is_told_unsorted(source: Source, order: str) -> bool | None:
+    """Whether a file says of itself that it is not sorted; None: it says nothing of it."""
+    groups = source.row_groups(order)
+    return None if groups is None or len(groups) < 2 else descend(groups)
+
+
+def _plan(join: Join, make: MakeDirections) -> list[str]:
+    options, sources = join.options, join.sources
     if options.wants_pages:
         return [
             f"pages, because trace, materialize or schedule ask for them: {options.materialize} "
             f"windows, {options.schedule} schedule"
         ]
-    if any(isinstance(source, Stream) and source.is_live for source in sources):
+    if is_live(sources):
         return [
             "live: a step with every batch; the windows are in memory while they fit, then on pages"
         ]
-    join = Join(question, *sources, options)
-    return planned_ways(TwoSided(join, directions_of(join), (), is_live=False), sources, options)
+    return planned_ways(TwoSided(join, make, (), is_live=False), sources, options)
 
 
 def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options) -> list[str]:
@@ -132,6 +139,9 @@ def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options
     sizes = [(size or 0) / max(rows or 0, 1) for rows, size in known]
     samples = [drawn(joining.cutting, i, s, [], is_all=False) for i, s in enumerate(sources)]
     is_sorted = True if all(isinstance(source, Stream) for source in sources) else None
+    orders = [side.origin(side.grid.order.name) for side in joining.sides]
+    if any(map(is_told_unsorted, sources, orders)):
+        is_sorted = False
     ways = ways_of(joining, samples, sizes, options, is_sorted=is_sorted)
     chosen = cheapest(ways.estimates)
     lines = [f"{chosen.way}, the cheapest that fits"]
@@ -141,4 +151,6 @@ def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options
     for one in ways.estimates:
         cost = f"{one.seconds:.2f} s" if one.is_possible else "no"
         lines.append(f"{one.way:<8}{cost:>8}  {one.why}")
+    if any(sample.is_thinned for sample in samples):
+        lines.append("by a sample of some row groups: their statistics say that all are alike")
     return lines

@@ -28,18 +28,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
 
 import pyarrow as pa
 
-from matwin.explain import labelled, planned_ways, source_size
+from matwin.explained import labelled, planned_ways, source_size
 from matwin.options import Options
 from matwin.report import Report
+from matwin.sources import Source
 from matwin.storage.units import format_size
+from matwin.streams import is_live
 
 from .choose import Choice
 from .constraints import Between
-from .join import asked, is_live, window_options
 from .joining import WindowJoining
 from .question import WindowQuestion
 
@@ -50,15 +50,10 @@ LARGER = (
 )  # fmt: skip
 
 
-def explain_window_join(
-    streams: Mapping[str, object], *, time: object, windows: object, by: object = None,
-    where: object = None, algorithm: str = "auto", bounds: str = "auto", **options: Any,
-) -> str:  # fmt: skip
-    """What `window_join` would do with these arguments: the closed windows, the plan and why."""
-    question, sources, choice = asked(
-        streams, time=time, windows=windows, by=by, where=where, algorithm=algorithm, bounds=bounds
-    )
-    chosen = window_options("explain_window_join", options, question)
+def explained(
+    question: WindowQuestion, sources: Mapping[str, Source], choice: Choice, options: Options
+) -> str:
+    """The closed windows, the plan and why."""
     keys = f" by {', '.join(question.keys[0])}" if question.is_keyed else ""
     lines = [f"window join of {', '.join(question.names)}{keys}"]
     for number, system in enumerate(question.constraints.alternatives):
@@ -69,13 +64,13 @@ def explain_window_join(
         lines += labelled("where", [f"{predicate.test} of {named}"])
     for (name, source), column in zip(sources.items(), question.times, strict=True):
         lines += labelled(name, [source_size(source, column)])
-    memory = f"{format_size(chosen.budget_bytes)} in pages of {format_size(chosen.page_bytes)}"
-    lines += labelled("memory", [f"{memory}, {chosen.workers} threads"])
-    live = is_live(sources)
-    lines += labelled("plan", [_plan(choice, chosen, is_live=live)])
-    if not live and not chosen.wants_pages:
-        joining = WindowJoining(question, choice, chosen, Report(), is_live=False)
-        lines += labelled("way", planned_ways(joining, list(sources.values()), chosen))
+    memory = f"{format_size(options.budget_bytes)} in pages of {format_size(options.page_bytes)}"
+    lines += labelled("memory", [f"{memory}, {options.workers} threads"])
+    live = is_live(sources.values())
+    lines += labelled("plan", [_plan(choice, options, is_live=live)])
+    if not live and not options.wants_pages:
+        joining = WindowJoining(question, choice, options, Report(), is_live=False)
+        lines += labelled("way", planned_ways(joining, list(sources.values()), options))
     lines += labelled("output", [", ".join(question.schema.names)])
     return "\n".join(lines)
 
@@ -85,7 +80,8 @@ def _plan(choice: Choice, options: Options, *, is_live: bool) -> str:
         return choice.on_pages("trace, materialize or schedule ask for them", "read by a schedule")
     if not is_live:
         return choice.reason
-    return f"{choice.reason}; where the windows do not fit the memory, merged on pages instead"
+    instead = "an error" if choice.needs_memory else "merged on pages instead"
+    return f"{choice.reason}; where the windows do not fit the memory, {instead}"
 
 
 def _closed(question: WindowQuestion) -> list[Between]:

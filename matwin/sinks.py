@@ -9,7 +9,8 @@ Invariants:
 
 Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, and table, which
 shows the first rows and counts the others.  The format is the one given, or the one the name ends
-in; for standard output a table on a terminal and CSV in a pipe.
+in; for standard output a table on a terminal and CSV in a pipe.  Text whose name goes on with .gz,
+.bz2, .zst or .lz4 is compressed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -30,13 +31,14 @@ import pyarrow.parquet as pq
 from matwin.storage.columns import cast_columns
 from matwin.storage.errors import InputError
 
-from .outputs import explained, is_regular, written
+from .fitting import fitted, shorter_times
+from .hints import did_you_mean
+from .outputs import address, explained, is_regular, written
 from .plain import csv_batch, csv_type, json_rows, shown_rows
-from .trace.text import cut, escaped, table
+from .text import Ink, escaped
 
 GROUP_ROWS = 131072
 GROUP_BYTES = 32 * 2**20
-CELL_WIDTH = 40
 
 _FORMATS = {
     "parquet": "parquet", "pq": "parquet",
@@ -47,8 +49,20 @@ _FORMATS = {
 }  # fmt: skip
 
 
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+TEXTS = ("csv", "tsv", "jsonl")
+
+
+class Rows(Protocol):
+    """A result, or a reader of Arrow's."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+
 def write(
-    reader: pa.RecordBatchReader,
+    reader: Rows,
     out: str | None,
     *,
     format: str | None = None,
@@ -63,7 +77,11 @@ def write(
     is_stdout = out is None or out == "-"
     name = "standard output" if is_stdout else str(out)
     rows = 0
-    with to_stdout(kind) if is_stdout else _to_file(name, overwrite=overwrite) as file:
+    compression = None if is_stdout else compression_of(name, kind)
+    with (
+        to_stdout(kind) if is_stdout else _to_file(name, overwrite=overwrite) as plain,
+        _packed(plain, compression, name) as file,
+    ):
         with explained(name):
             sink = _SINKS[kind](file, reader.schema, is_stdout, max_rows_shown)
         try:
@@ -86,11 +104,25 @@ def format_of(out: str | None, format: str | None) -> str:
     elif out is None or out == "-":
         word = "table" if sys.stdout.isatty() else "csv"
     else:
-        word = Path(out).suffix.lower().removeprefix(".")
+        path = Path(address(out))
+        is_packed = path.suffix.lower() in COMPRESSIONS
+        word = (path.with_suffix("") if is_packed else path).suffix.lower().removeprefix(".")
     if word not in _FORMATS:
         asked = f"the format {format!r}" if format is not None else f"the suffix of {out!r}"
-        raise InputError(f"{asked} is none of {', '.join(_FORMATS)}")
+        near = did_you_mean(word, _FORMATS)
+        raise InputError(f"{asked} is none of {', '.join(_FORMATS)}{near}")
     return _FORMATS[word]
+
+
+def compression_of(out: str, kind: str) -> str | None:
+    """How a file is compressed, by its name."""
+    suffix = Path(address(out)).suffix.lower()
+    if suffix in COMPRESSIONS and kind not in TEXTS:
+        raise InputError(
+            f"{out!r}: only text ({', '.join(TEXTS)}) is compressed as a file, not {kind}; take "
+            f"{suffix} off its name"
+        )
+    return COMPRESSIONS.get(suffix)
 
 
 # ── formats ──────────────────────────────────────────────────────────────────────────────────────
@@ -245,23 +277,30 @@ class Shown(Sink):
             self._rows += shown_rows(batch.slice(0, missing))
 
     def finish(self, rows: int) -> None:
-        width = self._cell_width()
-        cells = [[cut(escaped(cell), width) for cell in row] for row in self._rows]
-        head = [cut(escaped(name), width) for name in self.schema.names]
-        align = "".join(">" if _is_number(field.type) else "<" for field in self.schema)
+        head = [escaped(name) for name in self.schema.names]
+        kinds = [_kind(field.type) for field in self.schema]
+        columns = [
+            shorter_times(column) if kind == "time" else [escaped(cell) for cell in column]
+            for column, kind in zip(self._columns(), kinds, strict=True)
+        ]
         more = rows - len(self._rows)
-        lines = [table(head, cells, align)] if head else []
+        width = shutil.get_terminal_size().columns
+        lines = [fitted(head, columns, kinds, width, Ink.for_stdout())] if head else []
         if rows == 0:
             lines.append("no rows")
         elif more:
             lines.append(f"… and {more:,} more row{'s' if more > 1 else ''}")
         self.file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
-    def _cell_width(self) -> int:
-        """A share of the terminal if all columns were long, but enough to read."""
-        columns = max(len(self.schema.names), 1)
-        share = (shutil.get_terminal_size().columns + 2) // columns - 2
-        return min(max(share, 12), CELL_WIDTH)
+    def _columns(self) -> list[list[str]]:
+        return [[row[at] for row in self._rows] for at in range(len(self.schema.names))]
+
+
+def _kind(data_type: pa.DataType) -> str:
+    """What a table must not do to a column: only texts are cut, and numbers end in one place."""
+    if _is_number(data_type):
+        return "number"
+    return "time" if pa.types.is_timestamp(data_type) or pa.types.is_time(data_type) else "text"
 
 
 def _is_number(data_type: pa.DataType) -> bool:
@@ -320,3 +359,20 @@ def to_stdout(kind: str) -> Iterator[Any]:
 def _to_file(out: str, *, overwrite: bool) -> Iterator[Any]:
     with written(out, overwrite=overwrite) as file:
         yield file if is_regular(file) else _Pipe(file)
+
+
+@contextmanager
+def _packed(file: Any, compression: str | None, name: str) -> Iterator[Any]:
+    """The file, or one that compresses what goes there."""
+    if compression is None:
+        yield file
+        return
+    # Arrow closes what it has wrapped, and this file still has to take its name.
+    packed = pa.CompressedOutputStream(pa.PythonFile(_Pipe(file), "w"), compression)
+    try:
+        yield packed
+        with explained(name):
+            packed.close()
+    finally:
+        with suppress(OSError, pa.ArrowException):  # what went wrong has been told
+            packed.close()

@@ -1,0 +1,194 @@
+"""As-of joins: each left row with the nearest right row before it, after it, or either.
+
+    left    ──●─────●───────●──        backward: the last right row that is not after the left row
+    right   ▲────▲─────▲▲──────        forward:  the first that is not before it
+            └─◀──┘  ◀──┘◀───┘          nearest:  the nearer of both, the earlier where they tie
+
+It is a left bestmatch join of one attribute of which one match is kept, on the same engine: in
+memory, slab by slab, in parts, on pages, and for streams.  In memory one pass over both sides finds
+all (`latest.py`).
+
+Every left row comes out once (`ties="all"` apart), in the order of the left input (`ordered.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.storage.columns import Int64s
+from matwin.storage.errors import InputError
+from matwin.storage.units import Tolerance, shown
+
+from .bounds import Strict, negative, nonzero
+from .directions import Direction, Means
+from .explained import explained
+from .hints import explains_words
+from .joining import Batches, Join, batches_of
+from .latest import NOBODY, Latest
+from .matched import Matched
+from .options import JoinOptions, half_of, options_of
+from .ordered import in_left_order
+from .output import BATCH_ROWS
+from .question import By, Question
+from .result import Result
+from .side import ROW
+from .sizes import bytes_at, cuts
+from .sources import two_sources
+
+DIRECTIONS = ("backward", "forward", "nearest")
+TIES = ("last", "first", "all")
+HOWS = ("left", "inner")
+
+
+@explains_words
+def asof_join(
+    left: object,
+    right: object,
+    *,
+    on: str | tuple[str, str],
+    by: By = None,
+    tolerance: Tolerance = None,
+    direction: Literal["backward", "forward", "nearest"] = "backward",
+    allow_exact_matches: bool = True,
+    ties: Literal["last", "first", "all"] = "last",
+    how: Literal["left", "inner"] = "left",
+    suffixes: tuple[str, str] = ("", "_right"),
+    ordered: bool = True,
+    **options: Unpack[JoinOptions],
+) -> Result:
+    """Each left row with the nearest right row before it, after it, or either.
+
+    What `pandas.merge_asof` and Polars' `join_asof` do; neither input needs to be sorted or to fit
+    the memory, and the result has the left rows in their order.
+
+    * `on`: the column to be near in, a number or a time; a pair where it has two names.
+    * `by`: columns that must be equal: a name, a pair ``(left, right)``, or a list of either.
+    * `tolerance`: how far away a match may be, such as ``"5min"`` or ``10``; None is any distance.
+    * `direction`: ``"backward"``, ``"forward"`` or ``"nearest"`` (the earlier one if two are
+      equally near).
+    * `allow_exact_matches`: whether a right row with the same value is a match.
+    * `ties`: of right rows with the same value the ``"last"`` in their order, the ``"first"``, or
+      ``"all"``, which gives a left row several times.
+    * `how`: ``"left"`` keeps left rows without a match, ``"inner"`` does not.
+    * `suffixes`: what is added to names that both sides have.
+    * `ordered`: False gives the rows in the order in which they are found.
+    * further options, such as `memory`: see `matwin.JoinOptions`.
+
+    Rows with a null, NaN or infinity in `on`, or a null in `by`, match nothing.
+
+    >>> import matwin
+    >>> trades = pa.table({"t": [3, 9, 12], "stock": ["a", "b", "a"]})
+    >>> quotes = pa.table({"t": [1, 2, 10, 11], "stock": ["a", "b", "a", "a"], "bid": [5, 6, 7, 8]})
+    >>> matwin.asof_join(trades, quotes, on="t", by="stock").to_arrow().to_pydict()["bid"]
+    [5, 6, 8]
+    >>> near = matwin.asof_join(trades, quotes, on="t", by="stock", tolerance=5)
+    >>> near.to_arrow()["bid"].to_pylist()
+    [5, None, 8]
+    """
+    _one_of("direction", direction, DIRECTIONS)
+    _one_of("ties", ties, TIES)
+    _one_of("how", how, HOWS)
+    if not isinstance(on, str | tuple):
+        raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
+    ours, theirs = two_sources(left, right)
+    limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
+    question = Question.of(
+        ours.schema, theirs.schema, on={on: limits}, by=by, how="left", best=True,
+        keep_unmatched=how == "left", suffixes=suffixes,
+    )  # fmt: skip
+    given = options_of("asof_join", options)
+    join = AsofJoin(question, ours, theirs, half_of(given) if ordered else given, row_numbers=True)
+    join.latest = Latest(direction, not allow_exact_matches, ties)
+    join.is_ordered = ordered
+    keeps = ("left",) if how == "left" else ()
+    found = join.run(join.directions, keeps_rejected=keeps)
+    found = in_left_order(join, found, given, is_whole=how == "left")
+    return join.result(found, partial(explained, join, join.directions))
+
+
+def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
+    """What the tolerance says of ``right - left``."""
+    if isinstance(tolerance, tuple):
+        raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
+    before = None if tolerance is None else negative(tolerance)
+    if direction == "nearest":
+        both = None if tolerance is None else (before, tolerance)
+        return both if allows_exact else nonzero(both)
+    if direction == "backward":
+        return Strict(before, 0, (False, not allows_exact))
+    return Strict(0, tolerance, (not allows_exact, False))
+
+
+class AsofJoin(Join):
+    """A left join that keeps one match of each row, and its row's number."""
+
+    latest: Latest
+
+    def directions(self, means: Means) -> list[Direction]:
+        """The one direction there is."""
+        keeps = self.question.keep_unmatched
+        made = self.direction(means, "left", "best", self._finish, wants_unmatched=keeps)
+        made.judge.latest = None if self.latest.ties == "all" else self.latest
+        return [made]
+
+    def _finish(self, matched: Matched) -> Batches:
+        """A row for each left row, in their order: of its matches the one that is kept, or none."""
+        rows, mates = self._in_order(matched)
+        widths = bytes_at(matched.probe_rows, rows) + bytes_at(
+            matched.base_rows, np.maximum(mates, 0) if matched.base_rows.num_rows else rows[:0]
+        )
+        return batches_of(
+            cuts(widths, len(rows), self.batch_bytes, BATCH_ROWS),
+            lambda a, b: self._batch(matched, rows[a:b], mates[a:b]),
+        )
+
+    def _in_order(self, matched: Matched) -> tuple[Int64s, Int64s]:
+        """Left rows that come out, ascending, and the match of each, or `NOBODY`."""
+        keeps = self.question.keep_unmatched
+        if matched.stretch is not None:
+            first, mates = matched.stretch.first, matched.stretch.mates
+            if keeps:
+                return np.arange(first, first + len(mates)), mates
+            at = np.flatnonzero(mates >= 0)
+            return first + at, mates[at]
+        rows, mates = self._one_each(matched)
+        if keeps and len(matched.unmatched):
+            rows = np.concatenate((rows, matched.unmatched))
+            mates = np.concatenate((mates, np.full(len(matched.unmatched), NOBODY)))
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            rows, mates = rows[order], mates[order]
+        return rows, mates
+
+    def _one_each(self, matched: Matched) -> tuple[Int64s, Int64s]:
+        """The matches that are kept."""
+        found, ties = matched.candidates, self.latest.ties
+        if ties == "all" or not (found.probe[1:] <= found.probe[:-1]).any():
+            return found.probe, found.base
+        numbers = matched.base_rows.column(ROW).to_numpy()[found.base]
+        # Distances of floats are rounded, so that two values may be equally far; the nearer one is
+        # nearer all the same.  Of one before and one after it is the one before.
+        theirs = self.sides["right"].order_keys(matched.base_rows)[found.base]
+        is_after = theirs > self.sides["left"].order_keys(matched.probe_rows)[found.probe]
+        nearness = np.where(is_after, theirs, ~theirs)
+        by = (numbers if ties == "first" else -numbers, nearness, is_after, found.probe)
+        order = np.lexsort(by)
+        probe = found.probe[order]
+        first = np.ones(len(probe), np.bool_)
+        first[1:] = probe[1:] != probe[:-1]
+        return probe[first], found.base[order][first]
+
+    def _batch(self, matched: Matched, rows: Int64s, mates: Int64s) -> pa.RecordBatch:
+        at = pa.array(mates, mask=mates < 0) if (mates < 0).any() else pa.array(mates)
+        ours = matched.places(rows)
+        batch = self.output.pairs(matched.probe_rows, ours, matched.base_rows, at)
+        return self.with_numbers(batch, matched.probe_rows, ours)
+
+
+def _one_of(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    if given not in allowed:
+        raise InputError(f"{name}={given!r}; choose one of {', '.join(allowed)}")

@@ -1,0 +1,72 @@
+"""`matwin asof`: each left row with the nearest right row before it, after it, or either.
+
+    LEFT, RIGHT ──words.py──▶ arguments ──asof_join──▶ batches ──sinks.py──▶ file or standard output
+
+Rows, progress and summary go where those of `matwin join` go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import matwin
+from matwin.outputs import check_outputs
+from matwin.report import Report
+from matwin.sinks import write
+from matwin.sources import source_of
+from matwin.storage.errors import InputError
+
+from .join import ROWS_SHOWN, said, summary_of, tell_summary
+from .progress import Progress
+from .words import names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
+
+_ON = "write for example --on t or --on t:ts"
+_BY = "write for example --by room or --by room:raum"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Join, write and sum up."""
+    left, right = source_of(args.left, "left"), source_of(args.right, "right")
+    _check_on(args.on)
+    on = names_of(args.on, "--on", _ON)
+    arguments: dict[str, Any] = {
+        "on": on,
+        "by": [names_of(text, "--by", _BY) for text in args.by or ()],
+        "direction": args.direction,
+        "ties": args.ties,
+        "how": args.how,
+        "allow_exact_matches": not args.no_exact_matches,
+    }
+    if args.tolerance is not None:
+        arguments["tolerance"] = tolerance_of(args.tolerance, on, left.schema, right.schema)
+    if args.suffixes is not None:
+        arguments["suffixes"] = suffixes_of(args.suffixes)
+    arguments |= options_given(args)
+    if args.explain:
+        print(said("explanation", matwin.asof_join(left, right, **arguments).explain(), args))
+        return 0
+    check_outputs(outputs_of(args), (args.left, args.right), overwrite=args.overwrite)
+    started = time.monotonic()
+    report = Report()
+    with Progress(is_wanted=not args.quiet) as progress:
+        found = matwin.asof_join(
+            left, right, report=report, progress=progress.callback, **arguments
+        )  # fmt: skip
+        write(
+            found, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            overwrite=args.overwrite,
+        )  # fmt: skip
+    tell_summary(args, summary_of(report, time.monotonic() - started, None), None)
+    return 0
+
+
+def _check_on(text: str) -> None:
+    """Refuse what `matwin join` would take."""
+    name, limit = split(text, "=")
+    if limit is not None:
+        raise InputError(
+            f"--on {text!r}: an as-of join has its limit apart; write --on {name} --tolerance "
+            f"{limit or '5min'}"
+        )
