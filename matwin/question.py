@@ -169,14 +169,14 @@ class Question:
                 nullable = field.nullable or lacks_right
                 fields.append(field.with_name(right_names[field.name]).with_nullable(nullable))
         if self.distances:
-            names = self._distance_names()
+            names = self.distance_names()
             fields += [
                 pa.field(name, a.distance_type)
                 for name, a in zip(names, self.measured, strict=True)
             ]
         return pa.schema(fields)
 
-    def _distance_names(self) -> list[str]:
+    def distance_names(self) -> list[str]:
         """By the left name, and by both where that stands twice."""
         lefts = [a.left for a in self.measured]
         return [

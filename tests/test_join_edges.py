@@ -272,6 +272,15 @@ def test_floats_farther_apart_than_the_largest(options: dict[str, Any]) -> None:
         assert found.num_rows == rows, on
 
 
+@pytest.mark.filterwarnings("error")
+def test_distances_beyond_floats_beside_a_function() -> None:
+    left = pa.table({"t": [0.0, 1.0], "x": [0.0, 1.7e308]})
+    right = pa.table({"t": [0.0, 0.0], "x": [-1.7e308, 0.0]})
+    asked: dict[str, Any] = {"on": {"t": None, "x": None}, "orders": {"t": lambda a, b: a + b}}
+    found = matwin.bestmatch_join(left, right, how="inner", **asked).read_all()
+    assert found.to_pylist() == [{"t_left": 0, "x_left": 0, "t_right": 0, "x_right": 0}]
+
+
 @pytest.mark.parametrize("how", ["inner", "left", "full", "anti"])
 def test_a_live_stream_up_to_the_last_whole_number(how: str) -> None:
     """Everything is final once the other side's frontier, less the tolerance, is past 64 bits."""

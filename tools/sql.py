@@ -316,8 +316,10 @@ def _output_sql(question: Question, row: str) -> str:
     columns += [f"right_rows.{quoted(name)} AS {quoted(shown)}" for name, shown in rights.items()]
     if question.distances:
         columns += [
-            f"{distance} AS {quoted(f'{attribute.name}_distance')}"
-            for attribute, distance in zip(question.measured, distances_sql(question), strict=True)
+            f"{distance} AS {quoted(name)}"
+            for name, distance in zip(
+                question.distance_names(), distances_sql(question), strict=True
+            )
         ]
     text = f"SELECT\n  {(',' + chr(10) + '  ').join(columns)}\nFROM pairs\n"
     # With their tables' names: the user's columns may be called left_row or c0 as well.

@@ -65,14 +65,13 @@ min_distance = MinDistance()
 
 def _keys(left: Values, right: Values) -> tuple[Int64s]:
     if left.dtype == np.float64:
-        return (np.abs(right - left).view(np.int64),)
+        return (_floats_apart(left, right).view(np.int64),)
     return (_apart(left, right).view(np.int64) ^ np.int64(-(2**63)),)
 
 
 def _distances(field: pa.Field, wanted: pa.DataType, left: Values, right: Values) -> pa.Array:
     if left.dtype == np.float64:
-        with np.errstate(over="ignore"):  # farther apart than floats go: infinitely
-            return pa.array(np.abs(right - left))
+        return pa.array(_floats_apart(left, right))
     apart = _apart(left, right)
     if pa.types.is_integer(wanted):
         return pa.array(apart)
@@ -84,6 +83,12 @@ def _distances(field: pa.Field, wanted: pa.DataType, left: Values, right: Values
     if pa.types.is_date32(field.type):
         apart = apart * np.uint64(86400)
     return pa.array(apart.view(np.int64)).cast(wanted)
+
+
+def _floats_apart(left: Values, right: Values) -> npt.NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # farther apart than floats go: infinitely
+        apart: npt.NDArray[np.float64] = np.abs(right - left)
+    return apart
 
 
 def _apart(left: Values, right: Values) -> npt.NDArray[np.uint64]:

@@ -139,6 +139,14 @@ def test_hostile_names_are_names() -> None:
     assert as_bag(run_sql(case)) == case.expected == Counter([(1.0, 1, 1.5, 2, 0.5)])
 
 
+def test_distances_of_one_column_against_two_have_both_names() -> None:
+    left, right = pa.table({"t": [3]}), pa.table({"start": [1], "end": [7]})
+    on = {("t", "start"): 5, ("t", "end"): 5}
+    case = Case(left, right, True, {"on": on, "how": "left", "distances": True})
+    assert case.question.schema.names[-2:] == ["t_start_distance", "t_end_distance"]
+    assert as_bag(run_sql(case)) == case.expected == Counter([(3, 1, 7, 2, 4)])
+
+
 @pytest.mark.parametrize("order", [minimize(max), subset])
 def test_functions_have_no_sql(order: object) -> None:
     data_type = pa.list_(pa.int64()) if order is subset else pa.int64()
