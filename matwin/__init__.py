@@ -24,6 +24,8 @@ _NAMES = {
     "Sorted": "matwin.streams",
     "asof_join": "matwin.asof",
     "bestmatch_join": "matwin.bestmatch",
+    "chunks": "matwin.operators.epochs.query",
+    "continuous_query": "matwin.tools.continuous",
     "explain_join": "matwin.operators.explain",
     "explain_window_join": "matwin.operators.explain",
     "fixed_window_join": "matwin.fixed",
@@ -52,6 +54,7 @@ _NAMES = {
 
 # public attribute -> module that it is
 _MODULES = {
+    "cut": "matwin.operators.epochs.cut",
     "scheduler": "matwin.scheduler",
     "spark": "matwin.spark",
     "storage": "matwin.storage",

@@ -6,6 +6,8 @@ from matwin.bestmatch import bestmatch_join as bestmatch_join
 from matwin.bounds import nonzero as nonzero
 from matwin.bounds import strict as strict
 from matwin.fixed import fixed_window_join as fixed_window_join
+from matwin.operators.epochs import cut as cut
+from matwin.operators.epochs.query import chunks as chunks
 from matwin.operators.epsilon import epsilon_join as epsilon_join
 from matwin.operators.explain import explain_join as explain_join
 from matwin.operators.explain import explain_window_join as explain_window_join
@@ -33,6 +35,7 @@ from matwin.streams import Punctuation as Punctuation
 from matwin.streams import ReadAhead as ReadAhead
 from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
+from matwin.tools.continuous import continuous_query as continuous_query
 from matwin.tools.verify import verify as verify
 from matwin.tools.verify_window import verify_window_join as verify_window_join
 

@@ -290,6 +290,14 @@ class ReadAheadFrontier(Frontier):
             in_time[np.flatnonzero(in_time)[is_late]] = False
         return self._row_by_row(keys, rows)
 
+    def kept(self) -> list[int]:
+        """What is known of the last rows, as plain numbers."""
+        return self._last.kept()
+
+    def take_back(self, kept: list[int]) -> None:
+        """Go on where another frontier was, of which this was kept."""
+        self._last.extend(np.array(kept, np.int64))
+
     def _row_by_row(self, keys: Int64s, rows: Int64s | None) -> Bools | None:
         late = []
         for place, key in enumerate(keys.tolist()):

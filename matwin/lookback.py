@@ -61,6 +61,11 @@ class Lookback:
         self._kept = None
         self._count += len(keys)
 
+    def kept(self) -> list[int]:
+        """The least key from each of the last rows on; rows with these keys do as well."""
+        found: list[int] = self._expanded().tolist()
+        return found
+
     def _expanded(self) -> Int64s:
         if self._kept is None:
             return self._least

@@ -43,6 +43,12 @@ TIGHT_PARTIAL, TIGHT_FOUND = 1 / 2, 1 / 3
 """Both, of what two frames leave, where there is room for no more."""
 HALF = 2
 """A fixed window join is a join of joins: half for its windows, half for each evaluation."""
+EPOCH_SHARE = 2
+"""A continuous query: half for the pages of its chunks, half for the join of an epoch."""
+FRESH_SHARE = 32
+"""Rows of a chunk that are not on pages yet: long runs, and little that a cut has to write."""
+RESULT_SHARE = 16
+"""An epoch's result that stays in memory until it is taken; a larger one is put down."""
 GATHER_SHARE = 0.28
 """Rows that gather before they are put down in parts: the more, the larger are the pages.  Two and
 a half times as much counts, for a copy and numbers."""

@@ -24,6 +24,8 @@ from .layout import NOT_ARROW, PARTS_MAX, Fence, PageId
 from .materialize import FORMS, WindowState
 from .runs import PageRef
 
+States = dict[str, tuple[int, WindowState]]
+_NOTES = b"matwin notes"
 _PAGE = pa.struct(
     [
         ("page", pa.int64()),
@@ -50,8 +52,8 @@ _SCHEMA = pa.schema(
 )
 
 
-def pack_states(states: Mapping[str, tuple[int, WindowState]]) -> bytes:
-    """The states of all windows as bytes."""
+def pack_states(states: Mapping[str, tuple[int, WindowState]], notes: bytes = b"") -> bytes:
+    """The states of all windows, and the caller's notes, as bytes."""
     rows = [
         {
             "window": name,
@@ -65,8 +67,9 @@ def pack_states(states: Mapping[str, tuple[int, WindowState]]) -> bytes:
         for name, (number, state) in states.items()
     ]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _SCHEMA) as writer:
-        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+    schema = _SCHEMA.with_metadata({_NOTES: notes}) if notes else _SCHEMA
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(pa.Table.from_pylist(rows, schema))
     return bytes(sink.getvalue())
 
 
@@ -79,21 +82,22 @@ def _packed(ref: PageRef) -> dict[str, object]:
     }  # fmt: skip
 
 
-def unpack_states(data: bytes, where: str, page_size: int) -> dict[str, tuple[int, WindowState]]:
-    """The states of all windows from bytes whose checksum has been checked."""
+def unpack_states(data: bytes, where: str, page_size: int) -> tuple[States, bytes]:
+    """The states of all windows, and the notes, from bytes whose checksum has been checked."""
     if not data:
-        return {}
+        return {}, b""
     try:
-        states = _unpacked_states(_rows(data), page_size)
+        table = _table(data)
+        states = _unpacked_states(table.to_pylist(), page_size)
     except NOT_ARROW as e:
         raise CorruptPage(
             f"{where}: the windows of the complete record can't be read ({e}); restore the file, "
             "or delete it and run again from the source"
         ) from e
-    return states
+    return states, (table.schema.metadata or {}).get(_NOTES, b"")
 
 
-def _rows(data: bytes) -> list[dict[str, Any]]:
+def _table(data: bytes) -> pa.Table:
     with pa.ipc.open_stream(data) as reader:
         if reader.schema != _SCHEMA:
             raise ValueError("other columns")
@@ -101,14 +105,11 @@ def _rows(data: bytes) -> list[dict[str, Any]]:
     table.validate(full=True)
     if table.nbytes > len(data):
         raise ValueError("more bytes than the record has")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return table
 
 
-def _unpacked_states(
-    rows: list[dict[str, Any]], page_size: int
-) -> dict[str, tuple[int, WindowState]]:
-    states = {}
+def _unpacked_states(rows: list[dict[str, Any]], page_size: int) -> States:
+    states: States = {}
     for row in rows:
         number = _within(row["number"], 0, 2**32 - 1, "window")
         refs = [_unpacked(number, page, page_size) for page in row["pages"]]

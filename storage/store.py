@@ -66,6 +66,8 @@ class Store:
         )
         self._windows: dict[str, tuple[int, Window]] = {}
         self._numbers = itertools.count()
+        self.notes = b""
+        """What the caller has given to the last commit."""
         try:
             budget = parse_size(memory)
             if trace is not None:
@@ -88,7 +90,7 @@ class Store:
     def _recovered(self) -> dict[str, tuple[int, WindowState]]:
         complete = self.file.completed()
         step, state = complete or (0, b"")
-        states = unpack_states(state, self.file.where, self.file.page_size)
+        states, self.notes = unpack_states(state, self.file.where, self.file.page_size)
         self.file.recover(ref.page_id for _, state in states.values() for ref in state.refs)
         self.pool.epoch = step
         used = [number for number, _ in states.values()]
@@ -184,11 +186,15 @@ class Store:
         window.close()
 
     @in_turn
-    def commit(self) -> int:
-        """Make everything since the last commit one completed step; returns its number."""
+    def commit(self, notes: bytes = b"") -> int:
+        """Make everything since the last commit one completed step; returns its number.
+
+        `notes` are the caller's own; they are kept with the step (`Store.notes`).
+        """
         states = {name: (number, w.state()) for name, (number, w) in self._windows.items()}
         self.pool.flush("commit")
-        self.pool.epoch = self.file.complete(pack_states({**self._saved, **states}))
+        self.pool.epoch = self.file.complete(pack_states({**self._saved, **states}, notes))
+        self.notes = notes
         self.pool.note("complete", "", f"step {self.pool.epoch}")
         return self.pool.epoch
 

@@ -201,7 +201,7 @@ def test_every_field_of_a_manifest_is_looked_at(field: str) -> None:
         window = store.window("w", SCHEMA, on=ON)
         window.append(rows(range(100)))
         data = pack_states({"w": (0, window.state())})
-    assert list(unpack_states(data, "here", PAGE)) == ["w"]
+    assert list(unpack_states(data, "here", PAGE)[0]) == ["w"]
     for value in CHANGES[field]:
         manifest = pa.ipc.open_stream(data).read_all().to_pylist()
         row = manifest[0] if field in manifest[0] else manifest[0]["pages"][0]

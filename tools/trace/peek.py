@@ -84,7 +84,7 @@ def peek(folder: Path) -> Iterator[Peek]:
         try:
             page_size = unpack_format(value_of(descriptor, FORMAT_KEY), where).page_size
             step, state = unpack_complete(value_of(descriptor, COMPLETE_KEY), where)
-            windows = unpack_states(state, where, page_size)
+            windows, _ = unpack_states(state, where, page_size)
             yield Peek(folder, descriptor, page_size, step, windows)
         finally:
             os.close(descriptor)

@@ -1,0 +1,176 @@
+"""Several streams, one epoch: which rows belong to it, and when it is over.
+
+    a   ───────│──────────│───────
+    b   ────────│─────────│────────        an epoch is over when every stream has passed its end,
+    c   ──│ silent                         has ended, or has been silent for too long
+
+Who has passed the end waits for the others: it is not read any further.  Live streams are read by
+threads of their own into short queues (`matwin.inbox`), so that nobody waits for a silent one.
+
+Invariants: chunk numbers go up by one, whatever the streams say; rows of a chunk that is over are
+late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.inbox import Bell
+from matwin.storage.errors import InputError
+
+from .capture import Capture
+from .cut import Bounds
+from .cutter import RangeCutter
+
+WAIT_SECONDS = 0.05
+EMPTY_MAX = 1_000_000
+"""More empty ranges in a row than this are a wrong value, not a quiet stream."""
+
+
+class Alignment:
+    """The captures of one query, chunk by chunk."""
+
+    def __init__(
+        self, captures: Sequence[Capture], bell: Bell, idle_seconds: float | None,
+        is_stopped: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.captures = captures
+        self.chunk: int | None = None
+        """The number of the chunk that is open, or was open last."""
+        self._bell, self._idle, self._is_stopped = bell, idle_seconds, is_stopped
+        self._rows = 0
+        self._is_by_value = captures[0].cutter.is_by_value
+        for capture in captures:
+            capture.when_first = self._found_first
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody wants it to end."""
+        return self._is_stopped()
+
+    def begin(self) -> bool:
+        """Open the next chunk; False where there is none."""
+        self._rows = 0
+        if not (self._open_first() if self.chunk is None else self._open_next(self.chunk + 1)):
+            return False
+        assert self.chunk is not None
+        for capture in self.captures:
+            capture.cutter.close(self.chunk - 1)
+        self._check_gap(self.chunk)
+        return not self.is_stopped
+
+    def _open_first(self) -> bool:
+        """Begin with the first chunk that a stream has rows of."""
+        if not self._is_by_value:
+            self.chunk = 0
+            return self._has_more(0)
+        while not self.is_stopped:
+            waits = [c for c in self.captures if c.first_waiting is None and not c.is_done]
+            known = [c.first_waiting for c in self.captures if c.first_waiting is not None]
+            if not waits or (known and all(self._is_idle(c) for c in waits)):
+                if known:
+                    self.chunk = min(known)
+                return bool(known)
+            self._read(waits)
+        return False
+
+    def _open_next(self, chunk: int) -> bool:
+        self.chunk = chunk
+        return self._has_more(chunk)
+
+    def _has_more(self, chunk: int) -> bool:
+        """Whether rows of this chunk or a later one are there, or may come."""
+        return any(not c.is_done or c.first_waiting is not None for c in self.captures)
+
+    def _check_gap(self, chunk: int) -> None:
+        nexts = [c.first_waiting for c in self.captures if c.first_waiting is not None]
+        if nexts and min(nexts) - chunk > EMPTY_MAX:
+            ahead = next(c for c in self.captures if c.first_waiting == min(nexts))
+            raise InputError(
+                f"{ahead.name}: after {self.bounds()} its next rows are of "
+                f"{ahead.cutter.bounds(min(nexts))}, {min(nexts) - chunk:,} empty ranges later; "
+                "mend the value, or cut by a wider range"
+            )
+
+    def rows(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The open chunk's rows, as they come, until it is over; it is not if it was stopped."""
+        assert self.chunk is not None
+        while True:
+            for capture in self.captures:
+                for rows in capture.take(self.chunk):
+                    self._rows += rows.num_rows
+                    yield capture.name, rows
+            waits = [c for c in self.captures if c.complete_below <= self.chunk]
+            if not waits or self.is_stopped:
+                return
+            if not self._close_idle(waits):
+                self._read(waits)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the open chunk has come whole."""
+        assert self.chunk is not None
+        return all(c.complete_below > self.chunk for c in self.captures)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the open chunk is one: after the last rows of all streams nothing begins."""
+        return self._rows > 0 or self._has_more(self.chunk or 0)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, wanted: Sequence[Capture]) -> None:
+        """Read of one that has something; else wait a little."""
+        usable = [c for c in wanted if self._may_read(c)]
+        ready = [c for c in usable if c.is_ready]
+        heard = [c.read() for c in ready]
+        if not any(heard):
+            self._bell.wait_for([c.inbox for c in usable if c.inbox is not None], WAIT_SECONDS)
+
+    def _may_read(self, capture: Capture) -> bool:
+        """Whether it is known where ranges begin; who comes first says it."""
+        return not _needs_origin(capture) or capture is self._leader
+
+    @property
+    def _leader(self) -> Capture | None:
+        return next((c for c in self.captures if not c.is_done), None)
+
+    def _found_first(self, capture: Capture, rows: pa.RecordBatch) -> None:
+        """The first rows of whoever comes first: ranges begin there."""
+        assert isinstance(capture.cutter, RangeCutter)
+        value: Any = capture.cutter.first_value(rows)
+        for other in self.captures if value is not None else ():
+            assert isinstance(other.cutter, RangeCutter)
+            other.cutter.set_origin(value)
+
+    def _is_idle(self, capture: Capture) -> bool:
+        return (
+            self._idle is not None
+            and not capture.is_ready
+            and time.monotonic() - capture.heard_at >= self._idle
+        )
+
+    def _close_idle(self, waits: Sequence[Capture]) -> bool:
+        """Close the chunk for streams that have been silent too long, where somebody waits."""
+        assert self.chunk is not None
+        if self._idle is None or not all(self._is_idle(c) for c in waits):
+            return False
+        if len(waits) == len(self.captures) and not self._rows:
+            return False  # nobody has anything to wait for
+        for capture in waits:
+            capture.cutter.close(self.chunk)
+        return True
+
+    def bounds(self) -> Bounds:
+        """What the open chunk covers."""
+        assert self.chunk is not None
+        found = [c.cutter.bounds(self.chunk) for c in self.captures]
+        return next((b for b in found if str(b) != "None"), found[0])
+
+
+def _needs_origin(capture: Capture) -> bool:
+    return isinstance(capture.cutter, RangeCutter) and capture.cutter.needs_origin

@@ -1,0 +1,252 @@
+"""A capture: one stream, read and cut, with rows that wait for their epoch.
+
+    source ──items──▶ cutter ──pieces──▶ waiting, by chunk ──take(chunk)──▶ the open chunk
+                                           └── rows of later chunks: the row that opens the next
+                                               epoch, and what came too early
+
+Where reading begins again after a restart is one number, the first row that is in no chunk yet, and
+which rows behind it are in one already (streams that are not sorted).  Nothing that waits is
+written: it is read again.
+
+    rows      0 1 2 3 4 5 6 7 8      in chunks: 0 1 2 4 5
+    begins at       3                done behind it: 4 5
+
+Invariant: rows read = taken + waiting + late + rejected.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.feed import items_of
+from matwin.inbox import Bell, Inbox
+from matwin.keys import punctuation_key
+from matwin.reading import Source
+from matwin.storage.columns import Bools, Int64s
+from matwin.streams import Punctuation, Stream
+
+from .cutter import Cutter, Piece, RangeCutter
+
+NEVER = 2**70
+"""Above the number of every chunk."""
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A source that can be read again from a place that it has named itself."""
+
+    def items_from(self, mark: Any) -> Iterator[Any]:
+        """Batches from a mark on (None: from the beginning), None where nothing is there now."""
+
+    def mark(self, row: int) -> tuple[Any, int]:
+        """Where to begin for a row, by its number, as plain data that JSON can hold; and how many
+        rows come before it from there on.  Asked with growing numbers."""
+
+
+class Capture:
+    """One stream while it is captured."""
+
+    def __init__(self, name: str, stream: Stream, cutter: Cutter, bell: Bell, waiting: int) -> None:
+        """At most `waiting` bytes of a live stream are read ahead."""
+        self.name, self.stream, self.cutter = name, stream, cutter
+        self.rows_read = 0
+        self.is_done = False
+        self._waiting: dict[int, deque[Piece]] = {}
+        self._waiting_rows = 0
+        self._begin_row = 0
+        self._read_before = 0
+        """Rows below this number were read before a restart."""
+        self._done: Bools | None = None
+        """Which of these, from `_begin_row` on, are in a chunk already."""
+        self._bell, self._waiting_bytes = bell, waiting
+        self._items: Iterator[Any] | None = None
+        self._inbox: Inbox | None = None
+        self.heard_at = time.monotonic()
+        self.when_first: Callable[[Capture, pa.RecordBatch], None] | None = None
+        """Called with the first rows, where ranges begin with them."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stream's columns."""
+        return self.stream.schema
+
+    @property
+    def inner(self) -> Source:
+        """The source that the stream declares the order of."""
+        return self.stream.source
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether rows that are in no committed chunk can be read again."""
+        return isinstance(self.inner, Replayable) or self.inner.is_repeatable
+
+    def open(self, position: Mapping[str, Any] | None = None) -> None:
+        """Begin to read, at the beginning or where a commit says."""
+        mark = None
+        if position is not None:
+            mark = self._went_back(position)
+        items = self._items_from(mark)
+        if self.stream.is_live:
+            self._inbox = Inbox(items, self._bell, self.name, self._waiting_bytes)
+            self._inbox.start()
+            items = self._inbox
+        self._items = items
+        self.heard_at = time.monotonic()
+
+    def _items_from(self, mark: Any) -> Iterator[Any]:
+        inner = self.inner
+        return inner.items_from(mark) if isinstance(inner, Replayable) else items_of(self.stream)
+
+    def _went_back(self, position: Mapping[str, Any]) -> Any:
+        """Be where a commit was; what to give the source."""
+        self.cutter.restore(position["cutter"])
+        if not self.is_replayable:
+            self.rows_read = self._begin_row = self._read_before = position["read"]
+            return None
+        self._begin_row, self._read_before = position["begin"], position["read"]
+        self._done = _unpacked(position["done"], self._read_before - self._begin_row)
+        self.rows_read = self._begin_row - position["skip"]
+        return position["mark"]
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether reading would not wait."""
+        return not self.is_done and (self._inbox is None or self._inbox.is_ready)
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """The queue of a live stream."""
+        return self._inbox
+
+    def read(self) -> bool:
+        """Read an item; whether it said anything."""
+        assert self._items is not None
+        item = next(self._items, self)
+        if item is None:
+            return False
+        self.heard_at = time.monotonic()
+        if item is self:
+            self.is_done = True
+        elif isinstance(item, Punctuation):
+            if isinstance(self.cutter, RangeCutter):
+                self.cutter.punctuate(punctuation_key(item.upto, self.cutter.field))
+        else:
+            self._take(item)
+        return True
+
+    def _take(self, rows: pa.RecordBatch) -> None:
+        numbers = np.arange(self.rows_read, self.rows_read + rows.num_rows)
+        self.rows_read += rows.num_rows
+        if isinstance(self.cutter, RangeCutter) and self.cutter.needs_origin and self.when_first:
+            self.when_first(self, rows)
+        before = int(np.searchsorted(numbers, self._read_before))
+        if before:
+            old, old_numbers = self._not_done(rows.slice(0, before), numbers[:before])
+            self._wait(self.cutter.again(old, old_numbers))
+        if before < rows.num_rows:
+            self._wait(self.cutter.pieces(rows.slice(before), numbers[before:]))
+
+    def _not_done(self, rows: pa.RecordBatch, numbers: Int64s) -> tuple[pa.RecordBatch, Int64s]:
+        """Of rows that were read before a restart, those that are in no chunk."""
+        assert self._done is not None
+        places = numbers - self._begin_row
+        wanted = places >= 0
+        wanted[wanted] = ~self._done[places[wanted]]
+        return rows.filter(pa.array(wanted)), numbers[wanted]
+
+    def _wait(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            self._waiting.setdefault(piece.chunk, deque()).append(piece)
+            self._waiting_rows += piece.rows.num_rows
+
+    # ── chunks ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def complete_below(self) -> int:
+        """Chunks below this number have come whole."""
+        return NEVER if self.is_done else self.cutter.complete_below
+
+    @property
+    def first_waiting(self) -> int | None:
+        """The number of the first chunk of which rows wait."""
+        return min(self._waiting, default=None)
+
+    @property
+    def first_rows(self) -> pa.RecordBatch | None:
+        """The rows that have waited longest."""
+        first = self.first_waiting
+        return None if first is None else self._waiting[first][0].rows
+
+    def take(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk that have come."""
+        pieces = self._waiting.pop(chunk, None)
+        while pieces:
+            piece = pieces.popleft()
+            self._waiting_rows -= piece.rows.num_rows
+            yield piece.rows
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows wait for a later epoch."""
+        return self._waiting_rows
+
+    def position(self, chunk: int) -> dict[str, Any]:
+        """Where a restart goes on after a chunk, as plain data."""
+        waiting = [piece.numbers for pieces in self._waiting.values() for piece in pieces]
+        read = max(self.rows_read, self._read_before)
+        begin = min((int(numbers.min()) for numbers in waiting), default=read)
+        begin = min(begin, self._first_unread())
+        done = np.ones(read - begin, np.bool_)
+        for numbers in waiting:
+            done[numbers - begin] = False
+        self._keep_unread(done, begin)
+        mark, skip = self._mark(begin)
+        return {
+            "begin": begin, "read": read, "done": _packed(done), "mark": mark, "skip": skip,
+            "cutter": self.cutter.state(chunk),
+        }  # fmt: skip
+
+    def _first_unread(self) -> int:
+        """The first row that was read before a restart and is still to be read again."""
+        if self._done is None or self.rows_read >= self._read_before:
+            return NEVER
+        at = max(self.rows_read - self._begin_row, 0)
+        left = np.flatnonzero(~self._done[at:])
+        return self._begin_row + at + int(left[0]) if len(left) else NEVER
+
+    def _keep_unread(self, done: Bools, begin: int) -> None:
+        """Rows that are still to be read again are as they were."""
+        if self._done is not None and self.rows_read < self._read_before:
+            at = max(self.rows_read, begin)
+            done[at - begin :] = self._done[at - self._begin_row :]
+
+    def _mark(self, row: int) -> tuple[Any, int]:
+        if isinstance(self.inner, Replayable):
+            return self.inner.mark(row)
+        return None, row
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._inbox is not None:
+            self._inbox.close()
+
+
+def _packed(done: Bools) -> str:
+    """Which rows are done, as text; runs of the same take next to nothing."""
+    return base64.b64encode(zlib.compress(np.packbits(done).tobytes())).decode()
+
+
+def _unpacked(text: str, rows: int) -> Bools:
+    bits = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
+    found: Bools = np.unpackbits(bits, count=rows).astype(np.bool_)
+    return found

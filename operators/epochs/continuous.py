@@ -1,0 +1,358 @@
+"""A continuous query: one living instance that runs epoch by epoch.
+
+    captures ──rows as they come──▶ chunk windows ◀──scan, scan again── query, in a thread
+        │ cut                                                             │
+        ▼                                                                 ▼ result, put down
+    commit: chunks, positions, result ──▶ sink delivers ──▶ Epoch ──▶ rewind: the next chunk opens
+
+Invariants:
+* An epoch is one commit: after a crash it has happened with its chunks, positions and result, or
+  nothing of it has.
+* A result is delivered after its commit, and once (`sinks.py`).
+* What a query holds of an epoch goes with it; chunks within `keep`, tables and notes stay.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matwin.inbox import Bell
+from matwin.report import Report
+from matwin.result import Result
+from matwin.storage.errors import StoreError
+from matwin.storage.store import Store
+
+from .align import Alignment
+from .capture import Capture
+from .chunks import ChunkWindow
+from .cut import Bounds
+from .durable import Notes, StateFolder
+from .query import Query, Rows, Windows
+from .sinks import Nowhere, Sink
+from .spool import Held, Kept, Spooled
+
+
+@dataclass(slots=True)
+class EpochReport:
+    """What an epoch has counted."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each stream in the chunk."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Rows of each stream that have come too late, since the beginning."""
+    rejected: dict[str, int] = field(default_factory=dict)
+    """Rows without a value to cut by, since the beginning."""
+    rows_out: int = 0
+    seconds_after_cut: float = 0.0
+    """From the last row of the chunk to the result."""
+    seconds_commit: float = 0.0
+    """From the result to the end of the commit."""
+    seconds: float = 0.0
+    """From the first row of the chunk to the commit."""
+    state_rows: int = 0
+    """Rows that are kept of all streams."""
+    state_bytes: int = 0
+    """What the page file takes on disk."""
+
+
+@dataclass(slots=True)
+class Epoch:
+    """One epoch: what it covers, and its result."""
+
+    id: int
+    bounds: Bounds | str
+    result: Result
+    report: EpochReport
+    is_replayed: bool = False
+    """Whether it was committed before a restart, and perhaps delivered then."""
+    is_partial: bool = False
+    """Whether the query was stopped before its chunk was complete."""
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.report.rows.items())
+        return f"<Epoch {self.id}: {self.bounds}; {rows} rows in, {self.report.rows_out:,} out>"
+
+
+@dataclass(slots=True)
+class Status:
+    """How a running query is doing; the same object all the time."""
+
+    epoch: int = 0
+    bounds: str = ""
+    rows_in: int = 0
+    rows_out: int = 0
+    open_rows: int = 0
+    """Rows of the chunk that is open."""
+    waiting_rows: int = 0
+    """Rows that have been read and are of later chunks."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    seconds_after_cut: float = 0.0
+    lag_seconds: float | None = None
+    """How far the newest row's time is behind the clock, for times."""
+    began_at: float = field(default_factory=time.time)
+    is_done: bool = False
+
+
+class ContinuousQuery:
+    """A query over streams, run epoch by epoch; made by `matwin.continuous_query`.
+
+    Iterate over it for the epochs, or `run` it to its end where a sink takes the results.
+    """
+
+    def __init__(
+        self, query: Query, captures: Mapping[str, Capture], windows: Mapping[str, ChunkWindow],
+        tables: Mapping[str, Any], sink: Sink, store: Store, *, state: StateFolder | None,
+        asked: dict[str, str], bell: Bell, idle_seconds: float | None, query_bytes: int,
+        spool_bytes: int, scratch: str | Path | None,
+        progress: Callable[[Status], None] | None,
+    ) -> None:  # fmt: skip
+        self._query, self._sink, self._store, self._state = query, sink, store, state
+        self._captures, self._windows, self._tables = captures, windows, tables
+        self._query_bytes, self._spool_bytes, self._scratch = query_bytes, spool_bytes, scratch
+        self._asked, self._progress = asked, progress
+        self._stop = False
+        self._is_closed = self._is_running = False
+        self._alignment = Alignment(list(captures.values()), bell, idle_seconds, lambda: self._stop)
+        self._notes = (state.notes if state else None) or Notes(asked)
+        self._alignment.chunk = self._notes.chunk
+        self.status = Status(
+            self._notes.epoch, self._notes.bounds, self._notes.rows_in, self._notes.rows_out
+        )
+
+    # ── the caller's side ────────────────────────────────────────────────────────────────────
+
+    def __iter__(self) -> Iterator[Epoch]:
+        """The epochs, each when it is committed and delivered."""
+        if self._is_running or self._is_closed:
+            raise StoreError("a continuous query runs once; call continuous_query again")
+        self._is_running = True
+        return self._epochs()
+
+    def run(self) -> Status:
+        """Run to the end of all streams, or until it is stopped."""
+        for _ in self:
+            pass
+        return self.status
+
+    def stop(self) -> None:
+        """End after the epoch that is under way.  A signal handler may call it.
+
+        Where every source can be read again, rows of an unfinished chunk are left for the next
+        start; otherwise they are an epoch of their own.
+        """
+        self._stop = True
+
+    def close(self) -> None:
+        """Let go of everything; what is committed stays."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for capture in self._captures.values():
+            capture.close()
+        for window in self._windows.values():
+            window.stop()
+        self._query.close()
+        self._sink.close()
+        if self._state is not None:
+            self._state.close()
+        else:
+            self._store.close()
+
+    def __enter__(self) -> ContinuousQuery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── epochs ───────────────────────────────────────────────────────────────────────────────
+
+    def _epochs(self) -> Iterator[Epoch]:
+        try:
+            yield from self._left_over()
+            for capture in self._captures.values():
+                capture.open(self._notes.streams.get(capture.name))
+            while self._alignment.begin():
+                epoch = self._run_epoch()
+                if epoch is None:
+                    break
+                yield epoch
+            self._acknowledge()
+            self.status.is_done = True
+            self._tell()
+        finally:
+            self.close()
+
+    def _acknowledge(self) -> None:
+        """The last result has been taken: the next start need not deliver it again."""
+        if self._state is not None and self._notes.output is not None:
+            self._notes.output = None
+            self._state.commit(self._notes)
+
+    def _left_over(self) -> Iterator[Epoch]:
+        """The result that was committed last: perhaps nobody has got it."""
+        about = self._notes.output
+        if self._state is None or about is None:
+            return
+        self._state.sweep()
+        path = self._state.result_path(about["epoch"])
+        if isinstance(self._sink, Nowhere) or self._sink.last() < about["epoch"]:
+            result = Kept.read_back(path, about)
+            self._sink.deliver(about["epoch"], result)
+            report = EpochReport(rows=about["rows_in"], rows_out=about["rows"])
+            yield Epoch(about["epoch"], self._notes.bounds, _result(result), report,
+                        is_replayed=True)  # fmt: skip
+
+    def _run_epoch(self) -> Epoch | None:
+        """One epoch, from its first row to its delivery; None where it is none."""
+        number = self._notes.epoch + 1
+        report = EpochReport(rows=dict.fromkeys(self._windows, 0))
+        for window in self._windows.values():
+            window.begin(number)
+        run = _Run(self._query, self._seen(number), lambda rows: self._put_down(number, rows))
+        try:
+            began = self._collect(run, report)
+            is_partial = not self._alignment.is_over
+            if not self._is_epoch(is_partial):
+                run.abandon(self._windows.values())
+                return None
+            cut_at = time.monotonic()
+            for window in self._windows.values():
+                window.end()
+            result = run.result()
+        except BaseException:
+            run.abandon(self._windows.values())
+            raise
+        done_at = time.monotonic()
+        report.rows_out, report.seconds_after_cut = result.rows, done_at - cut_at
+        self._commit(number, result, report)
+        report.seconds_commit = time.monotonic() - done_at
+        report.seconds = time.monotonic() - (began or cut_at)
+        self._sink.deliver(number, result)
+        self._note(report)
+        return Epoch(number, self._alignment.bounds(), _result(result), report,
+                     is_partial=is_partial)  # fmt: skip
+
+    def _seen(self, epoch: int) -> Windows:
+        return Windows(
+            self._windows, self._tables, self._notes.user, epoch, memory=self._query_bytes
+        )
+
+    def _collect(self, run: _Run, report: EpochReport) -> float | None:
+        """Take the chunk's rows as they come; when the first one came."""
+        began: float | None = None
+        self.status.open_rows = 0
+        for name, rows in self._alignment.rows():
+            began = began or time.monotonic()
+            self._windows[name].add(rows)
+            report.rows[name] += rows.num_rows
+            self.status.open_rows += rows.num_rows
+            run.start()
+            run.check()
+            self._tell()
+        return began
+
+    def _is_epoch(self, is_partial: bool) -> bool:
+        """Whether what has come is an epoch: not after the last row of all, nor where an
+        unfinished chunk is better read again."""
+        if is_partial and all(c.is_replayable for c in self._captures.values()):
+            return False
+        return self._alignment.is_real if not is_partial else self.status.open_rows > 0
+
+    def _put_down(self, epoch: int, rows: Rows) -> Spooled:
+        if self._state is not None:
+            return Kept.written(self._state.result_path(epoch), rows)
+        return Held(rows, self._spool_bytes, self._scratch)
+
+    def _commit(self, epoch: int, result: Spooled, report: EpochReport) -> None:
+        assert self._alignment.chunk is not None
+        chunk, old = self._alignment.chunk, self._notes
+        rows_in = sum(report.rows.values())
+        notes = Notes(
+            self._asked, epoch, chunk, str(self._alignment.bounds()),
+            user=old.user, rows_in=old.rows_in + rows_in, rows_out=old.rows_out + result.rows,
+        )  # fmt: skip
+        if self._state is not None and isinstance(result, Kept):
+            notes.streams = {n: c.position(chunk) for n, c in self._captures.items()}
+            notes.output = {"epoch": epoch, "rows_in": report.rows, **result.about()}
+            self._state.commit(notes)
+        else:
+            self._store.pool.epoch = epoch
+            self._store.pool.note("complete", "", f"epoch {epoch}")
+        self._notes = notes
+
+    def _note(self, report: EpochReport) -> None:
+        for name, capture in self._captures.items():
+            report.late[name] = capture.cutter.late
+            report.rejected[name] = capture.cutter.rejected
+        report.state_rows = sum(w.held_rows for w in self._windows.values())
+        report.state_bytes = self._store.file.file_bytes
+        status, notes = self.status, self._notes
+        status.epoch, status.bounds = notes.epoch, notes.bounds
+        status.rows_in, status.rows_out = notes.rows_in, notes.rows_out
+        status.state_rows, status.state_bytes = report.state_rows, report.state_bytes
+        status.seconds_after_cut = report.seconds_after_cut
+        status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
+        status.open_rows = 0
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.status)
+
+
+def _result(spooled: Spooled) -> Result:
+    report = Report()
+    report.rows_out, report.is_done = spooled.rows, True
+    return Result(spooled.schema, spooled.opened(), report, lambda: "the result of an epoch")
+
+
+class _Run:
+    """A query at work on one epoch, in a thread of its own."""
+
+    def __init__(self, query: Query, windows: Windows, put_down: Callable[[Rows], Spooled]) -> None:
+        self._query, self._windows, self._put_down = query, windows, put_down
+        self._thread: threading.Thread | None = None
+        self._result: Spooled | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin, if it has not."""
+        if self._thread is None:
+            name = f"matwin epoch {self._windows.epoch}"
+            self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._result = self._put_down(self._query.run(self._windows))
+        except BaseException as e:
+            self._error = e  # raised where the rows are captured
+
+    def check(self) -> None:
+        """Raise what went wrong so far."""
+        if self._error is not None:
+            raise self._error
+
+    def result(self) -> Spooled:
+        """The result, waited for; the chunks are complete."""
+        self.start()
+        assert self._thread is not None
+        self._thread.join()
+        self.check()
+        assert self._result is not None
+        return self._result
+
+    def abandon(self, windows: Any) -> None:
+        """The epoch does not happen."""
+        for window in windows:
+            window.stop()
+        if self._thread is not None:
+            self._thread.join()
+        if self._result is not None:
+            self._result.close()

@@ -1,0 +1,170 @@
+"""A continuous query put together from what the user gave; everything is checked before a row is
+read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.inbox import Bell
+from matwin.options import Options, options_of
+from matwin.shares import EPOCH_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
+from matwin.sources import Held, read_once, source_of
+from matwin.storage.errors import InputError
+from matwin.storage.store import Store
+from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, nanoseconds, shown
+from matwin.streams import Stream, stream
+
+from .capture import Capture
+from .chunks import ChunkWindow
+from .continuous import ContinuousQuery, Status
+from .cut import Cut
+from .cutter import cutter_of
+from .durable import StateFolder
+from .query import Query, Windows
+from .sinks import Nowhere, Sink
+
+Keep = int | Mapping[str, int]
+_TAKEN = ("memory", "page_size", "scratch", "trace")
+
+
+def prepared(
+    query: Query, sources: Mapping[str, object], *, cut: Cut, keep: Keep,
+    tables: Mapping[str, object] | None, state: str | Path | None, sink: Sink,
+    idle_after: Duration | None, progress: Callable[[Status], None] | None,
+    options: Mapping[str, Any],
+) -> ContinuousQuery:  # fmt: skip
+    """The query, ready to run."""
+    for name in options:
+        if name not in _TAKEN:
+            raise InputError(
+                f"continuous_query takes no {name}=; its options are {', '.join(_TAKEN)}, and a "
+                "join's own go into its functools.partial"
+            )
+    given = options_of("continuous_query", options)
+    streams = _streams(sources)
+    bell = Bell()
+    waiting = given.budget_bytes // FRESH_SHARE // len(streams)
+    share = ReadShare.of(given.budget_bytes, len(streams), given.scratch)
+    captures = {
+        name: Capture(name, each.within(share), cutter_of(cut, name, each), bell, waiting)
+        for name, each in streams.items()
+    }
+    held = _tables(tables or {}, streams)
+    idle = _seconds(idle_after)
+    folder, store = _opened(state, given)
+    try:
+        windows = {
+            name: ChunkWindow(store, name, each.schema, _kept(keep, name, streams), waiting)
+            for name, each in streams.items()
+        }
+        query.check(Windows(windows, held))
+        asked = _asked(query, streams, cut, {n: w.keep for n, w in windows.items()})
+        if folder is not None:
+            _check_state(folder, asked, sink)
+        return ContinuousQuery(
+            query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
+            idle_seconds=idle, query_bytes=given.budget_bytes // EPOCH_SHARE,
+            spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch,
+            progress=progress,
+        )  # fmt: skip
+    except BaseException:
+        store.close()
+        raise
+
+
+def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
+    memory = options.budget_bytes // EPOCH_SHARE
+    if state is None:
+        return None, Store(
+            memory=memory, page_size=options.page_bytes, scratch=options.scratch,
+            trace=options.trace,
+        )  # fmt: skip
+    folder = StateFolder(state, memory=memory, page_size=options.page_bytes, trace=options.trace)
+    return folder, folder.store
+
+
+def _streams(sources: object) -> dict[str, Stream]:
+    if not isinstance(sources, Mapping) or not sources:
+        raise InputError("sources: give a mapping of names to streams, such as {'a': table}")
+    found: dict[str, Stream] = {}
+    seen: dict[int, str] = {}
+    for name, data in sources.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"sources: {name!r} is not a name; give text")
+        found[name] = _stream(data, name)
+        once = read_once(found[name].source)
+        if once is not None and id(once) in seen:
+            raise InputError(
+                f"{seen[id(once)]} and {name} are the same source, which can be read only once; "
+                f"capture it once, and take matwin.chunks({name!r}, last=…) twice"
+            )
+        seen[id(once)] = name
+    return found
+
+
+def _stream(data: object, name: str) -> Stream:
+    found = data if isinstance(data, Stream) else stream(data, name=name)
+    return found.called(name)
+
+
+def _tables(tables: Mapping[str, object], streams: Mapping[str, object]) -> dict[str, Held]:
+    """Tables, loaded once."""
+    found = {}
+    for name, data in tables.items():
+        if name in streams:
+            raise InputError(f"{name!r} is a stream and a table; call one of them otherwise")
+        source = source_of(data, name)
+        rows = pa.Table.from_batches(list(source.batches()), schema=source.schema)
+        found[name] = Held.of(rows, name)
+    return found
+
+
+def _kept(keep: Keep, name: str, streams: Mapping[str, object]) -> int:
+    for other in keep if isinstance(keep, Mapping) else ():
+        if other not in streams:
+            raise InputError(f"keep: there is no stream {other!r}; there are {', '.join(streams)}")
+    chunks = keep.get(name, 1) if isinstance(keep, Mapping) else keep
+    if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
+        raise InputError(f"keep={shown(keep)}: give a whole number of chunks, 1 or more")
+    return chunks
+
+
+def _seconds(idle_after: Duration | None) -> float | None:
+    if idle_after is None:
+        return None
+    if not is_duration(idle_after):
+        raise InputError(f"idle_after={shown(idle_after)}: {HOW_TO_WRITE}")
+    seconds = float(nanoseconds(idle_after)) / 1e9
+    if seconds <= 0:
+        raise InputError(f"idle_after={shown(idle_after)}: give a time above 0")
+    return seconds
+
+
+def _asked(
+    query: Query, streams: Mapping[str, Stream], cut: Cut, keep: Mapping[str, int]
+) -> dict[str, str]:
+    """What is asked, in words, to be compared at a restart."""
+    found = {**query.told(), "cut": str(cut)}
+    for name, each in streams.items():
+        columns = ", ".join(f"{f.name} {f.type}" for f in each.schema)
+        found[f"keep of {name}"] = str(keep[name])
+        found[f"columns of {name}"] = columns
+        found[f"order of {name}"] = repr(each.order)
+    return found
+
+
+def _check_state(folder: StateFolder, asked: Mapping[str, str], sink: Sink) -> None:
+    notes = folder.notes
+    if notes is not None:
+        notes.check_asked(asked, str(folder.path))
+    done = notes.epoch if notes is not None else 0
+    if not isinstance(sink, Nowhere) and sink.last() > done:
+        raise InputError(
+            f"the sink {sink.told()} has epoch {sink.last()}, and the state in {folder.path} is at "
+            f"epoch {done}: they are of different runs; give the state that goes with it, or "
+            "another sink"
+        )

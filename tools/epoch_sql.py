@@ -1,0 +1,199 @@
+"""Continuous queries in SQL, run by DuckDB over chunks; and DuckDB tables as sinks.
+
+    select … from a, hosts …     a: the chunks of stream a   ─┐ one scan for each place in it:
+                                 hosts: a table, loaded once  │ the first gives rows as they come,
+                                                             ─┘ every other the same rows again
+
+One connection lives as long as the query.  A stream's name stands for an object that DuckDB asks
+for rows anew in every scan, so that aggregates are under way before the chunk is cut, and a stream
+that is named twice gives the same rows twice.  DuckDB reaches nothing else: no file, no variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.operators.epochs.chunks import Stopped
+from matwin.operators.epochs.query import Chunks, Rows, Windows
+from matwin.operators.epochs.sinks import EPOCHS_TABLE, failures
+from matwin.operators.epochs.spool import Spooled
+from matwin.storage.errors import InputError, MatwinError
+
+from .answer import database_in_memory
+from .extras import needed
+from .sql import quoted
+
+BATCH_ROWS = 65536
+
+
+class Scanned:
+    """Chunks or a table under a name, for DuckDB to ask."""
+
+    def __init__(self, wanted: Chunks, schema: pa.Schema) -> None:
+        self._wanted, self._schema = wanted, schema
+        self.windows: Windows | None = None
+        self.error: BaseException | None = None
+
+    def __arrow_c_schema__(self) -> object:
+        """The columns; nobody's rows are taken for them."""
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows, for one scan."""
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._rows())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        assert self.windows is not None
+        try:
+            yield from self.windows.source(self._wanted).batches()
+        except BaseException as e:
+            self.error = e  # DuckDB would only tell its text
+            raise
+
+
+class Sql:
+    """A SELECT over chunks and tables."""
+
+    def __init__(self, text: str, names: Mapping[str, Chunks]) -> None:
+        self._text, self._names = text, names
+        self._open = ExitStack()
+        self._scanned: dict[str, Scanned] = {}
+        self._duckdb = needed("duckdb")
+        self._database: Any = None
+
+    def check(self, windows: Windows) -> None:
+        """Refuse what is no SELECT, and names that are nobody's."""
+        for name, wanted in self._names.items():
+            if not isinstance(wanted, Chunks):
+                raise InputError(f"windows: {name!r} is {wanted!r}; give matwin.chunks(...)")
+            if name in windows:
+                raise InputError(f"windows: {name!r} is a stream's or a table's name already")
+            windows.check(wanted)
+        self._database = self._open.enter_context(database_in_memory())
+        try:
+            statements = self._database.extract_statements(self._text)
+            if len(statements) != 1 or statements[0].type != self._duckdb.StatementType.SELECT:
+                raise InputError("the query is not one SELECT statement; give one question")
+            self._register(windows)
+            self._database.sql(self._text)  # binds names and types; nothing is read
+        except self._duckdb.Error as e:
+            raise InputError(f"the query can't be asked: {_first_lines(e)}") from e
+
+    def _register(self, windows: Windows) -> None:
+        wanted = {name: Chunks(name) for name in windows} | dict(self._names)
+        for name, chunks in wanted.items():
+            schema = windows.source(chunks).schema
+            self._scanned[name] = Scanned(chunks, schema)
+            self._database.register(name, self._scanned[name])
+
+    def told(self) -> dict[str, str]:
+        """The text."""
+        return {"query": self._text, "windows": str(dict(self._names))}
+
+    def run(self, windows: Windows) -> Rows:
+        """The epoch's answer, as DuckDB finds it."""
+        for scanned in self._scanned.values():
+            scanned.windows, scanned.error = windows, None
+        try:
+            reader = self._database.sql(self._text).to_arrow_reader(BATCH_ROWS)
+        except self._duckdb.Error as e:
+            raise self._meant(e) from e
+        return _Answer(reader, self)
+
+    def _meant(self, error: BaseException) -> BaseException:
+        """What a failure of DuckDB is about: perhaps a failure of ours."""
+        ours = next((s.error for s in self._scanned.values() if s.error is not None), None)
+        if isinstance(ours, MatwinError | Stopped):
+            return ours
+        return InputError(f"the query failed: {_first_lines(error)}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._open.close()
+
+
+class _Answer:
+    """DuckDB's rows; its errors become ours."""
+
+    def __init__(self, reader: pa.RecordBatchReader, sql: Sql) -> None:
+        self.schema, self._reader, self._sql = reader.schema, reader, sql
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                return
+            except (pa.ArrowException, OSError, self._sql._duckdb.Error) as e:
+                raise self._sql._meant(e) from e
+            yield batch
+
+
+def _first_lines(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[:4])
+
+
+class DuckDb:
+    """A table of a DuckDB file: an epoch's rows and its number are one transaction."""
+
+    def __init__(self, path: str | Path, table: str) -> None:
+        self._path, self.table = Path(path).expanduser(), table
+        duckdb = needed("duckdb")
+        with failures(self.told(), 0):
+            self._database = duckdb.connect(
+                str(self._path), config={"python_enable_replacements": "false"}
+            )
+            self._database.execute(
+                f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
+                "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
+            )
+
+    def told(self) -> str:
+        """File and table."""
+        return f"{self._path}:{self.table}"
+
+    def last(self) -> int:
+        """The last epoch that is in the table."""
+        asked = f"SELECT max(epoch) FROM {EPOCHS_TABLE} WHERE sink = ?"
+        return self._database.execute(asked, [self.table]).fetchone()[0] or 0
+
+    def deliver(self, epoch: int, result: Spooled) -> None:
+        """Insert the rows, unless the epoch is there."""
+        rows = pa.RecordBatchReader.from_batches(result.schema, iter(result))
+        with failures(self.told(), epoch):
+            self._database.begin()
+            try:
+                self._insert(epoch, rows, result.rows)
+                self._database.commit()
+            except BaseException:
+                self._database.rollback()
+                raise
+
+    def _insert(self, epoch: int, rows: pa.RecordBatchReader, count: int) -> None:
+        there = f"SELECT 1 FROM {EPOCHS_TABLE} WHERE sink = ? AND epoch = ?"
+        if self._database.execute(there, [self.table, epoch]).fetchone():
+            return
+        self._database.register("matwin_rows", rows)
+        chosen = f"SELECT {epoch}::BIGINT AS matwin_epoch, * FROM matwin_rows"
+        if self._has_table():
+            self._database.execute(f"INSERT INTO {quoted(self.table)} BY NAME {chosen}")
+        else:
+            self._database.execute(f"CREATE TABLE {quoted(self.table)} AS {chosen}")
+        self._database.execute(
+            f"INSERT INTO {EPOCHS_TABLE} VALUES (?, ?, ?)", [self.table, epoch, count]
+        )
+
+    def _has_table(self) -> bool:
+        asked = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
+        return self._database.execute(asked, [self.table]).fetchone() is not None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
