@@ -352,7 +352,8 @@ class RangeCutter(Cutter):
             value = float_of_key(key)
             if not math.isfinite(value):
                 return -(2**70) if value < 0 else 2**70
-            return int(math.floor((value - self.origin) / self.width))
+            place: int = math.floor((value - self.origin) / self.width)
+            return place
         value = key - order_zero(self.field.type)
         return int((value - self.origin) // self.width) + self._shift()
 
