@@ -73,15 +73,17 @@ class Driver:
 
     def __init__(
         self, joining: Joining, sources: Sequence[Source], reports: Sequence[SideReport],
-        options: Options, report: Report,
+        options: Options, report: Report, *, is_told: bool = False,
     ) -> None:  # fmt: skip
+        """Where it `is_told`, somebody else has the live streams' rows, and says when to look."""
         self._joining = joining
         self._options = options
         self._report = report
         self._bell = Bell()
         self._inboxes: dict[int, Inbox] = {}
+        self._is_told = is_told
         self._feeds = [self._feed(i, sources, reports[i]) for i in range(len(sources))]
-        self._is_live = bool(self._inboxes)
+        self._is_live = bool(self._inboxes) or is_told
         self._engine: Engine
         self._memory: MemoryEngine | None = joining.in_memory()
         if self._memory is not None:
@@ -106,7 +108,7 @@ class Driver:
         share = ReadShare.of(options.budget_bytes, len(sources), options.scratch)
         source = sources[number].within(share)
         items = items_of(source)
-        if isinstance(source, Stream) and source.is_live:
+        if isinstance(source, Stream) and source.is_live and not self._is_told:
             waiting = options.budget_bytes // PORTION_SHARE // len(sources)
             items = self._inboxes[number] = Inbox(items, self._bell, side.name, waiting)
         return Feed(source, side, report, self._joining.tolerances[number], items)
@@ -130,6 +132,22 @@ class Driver:
             raise self._announced(e) from e
         finally:
             self._close()
+
+    def round(self, *, is_over: bool) -> Iterator[Any]:
+        """What the feeds have to say now; and where that is all for now, a step."""
+        for feed in self._feeds:
+            feed.is_silent = False
+        try:
+            while not all(feed.is_silent or feed.is_done for feed in self._feeds):
+                yield from self._turn()
+            if is_over:
+                yield from self._step()
+        except BudgetError as e:
+            raise self._announced(e) from e
+
+    def close(self) -> None:
+        """Give back what is held; after `run` that is done already."""
+        self._close()
 
     # ── one turn ─────────────────────────────────────────────────────────────────────────────
 

@@ -43,8 +43,9 @@ TIGHT_PARTIAL, TIGHT_FOUND = 1 / 2, 1 / 3
 """Both, of what two frames leave, where there is room for no more."""
 HALF = 2
 """A fixed window join is a join of joins: half for its windows, half for each evaluation."""
-EPOCH_SHARE = 2
-"""A continuous query: half for the pages of its chunks, half for the join of an epoch."""
+CHUNK_SHARE = 4
+"""A continuous query: a quarter for the pages of its chunks, which are written and read in order;
+the rest for the join, which holds rows of all chunks where it lives from epoch to epoch."""
 FRESH_SHARE = 32
 """Rows of a chunk that are not on pages yet: long runs, and little that a cut has to write."""
 RESULT_SHARE = 16

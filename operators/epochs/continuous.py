@@ -19,7 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
+
+import pyarrow as pa
 
 from matwin.inbox import Bell
 from matwin.report import Report
@@ -29,12 +32,18 @@ from matwin.storage.store import Store
 
 from .align import Alignment
 from .capture import Capture
-from .chunks import ChunkWindow
+from .chunks import ChunkWindow, Stopped
 from .cut import Bounds
 from .durable import Notes, StateFolder
 from .query import Query, Rows, Windows
 from .sinks import Nowhere, Sink
 from .spool import Held, Kept, Spooled
+
+ARRIVALS_MAX = 16
+"""Batches that wait for a query that takes rows as they come."""
+WAIT_SECONDS = 0.05
+Arrival = tuple[str, pa.RecordBatch] | Stopped | None
+"""Rows of a stream, or that there are no more, or that the epoch does not happen."""
 
 
 @dataclass(slots=True)
@@ -252,8 +261,7 @@ class ContinuousQuery:
             self._windows[name].add(rows)
             report.rows[name] += rows.num_rows
             self.status.open_rows += rows.num_rows
-            run.start()
-            run.check()
+            run.give(name, rows)
             self._tell()
         return began
 
@@ -320,6 +328,11 @@ class _Run:
         self._thread: threading.Thread | None = None
         self._result: Spooled | None = None
         self._error: BaseException | None = None
+        self._arrivals: SimpleQueue[Arrival] | None = None
+        if getattr(query, "takes_arrivals", False):
+            self._arrivals = SimpleQueue()
+            self._room = threading.Semaphore(ARRIVALS_MAX)
+            windows.arrivals = self._arriving(self._arrivals)
 
     def start(self) -> None:
         """Begin, if it has not."""
@@ -334,6 +347,22 @@ class _Run:
         except BaseException as e:
             self._error = e  # raised where the rows are captured
 
+    def give(self, name: str, rows: pa.RecordBatch) -> None:
+        """Rows have come; a query that takes them as they do is waited for if it falls behind."""
+        self.start()
+        self.check()
+        if self._arrivals is not None:
+            while not self._room.acquire(timeout=WAIT_SECONDS):
+                self.check()
+            self._arrivals.put((name, rows))
+
+    def _arriving(self, arrivals: SimpleQueue[Arrival]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        while (arrival := arrivals.get()) is not None:
+            if isinstance(arrival, Stopped):
+                raise arrival
+            yield arrival
+            self._room.release()
+
     def check(self) -> None:
         """Raise what went wrong so far."""
         if self._error is not None:
@@ -343,6 +372,8 @@ class _Run:
         """The result, waited for; the chunks are complete."""
         self.start()
         assert self._thread is not None
+        if self._arrivals is not None:
+            self._arrivals.put(None)
         self._thread.join()
         self.check()
         assert self._result is not None
@@ -352,6 +383,8 @@ class _Run:
         """The epoch does not happen."""
         for window in windows:
             window.stop()
+        if self._arrivals is not None:
+            self._arrivals.put(Stopped())
         if self._thread is not None:
             self._thread.join()
         if self._result is not None:

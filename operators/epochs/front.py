@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from matwin.inbox import Bell
 from matwin.options import Options, options_of
-from matwin.shares import EPOCH_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
+from matwin.shares import CHUNK_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
 from matwin.sources import Held, read_once, source_of
 from matwin.storage.errors import InputError
+from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, nanoseconds, shown
 from matwin.streams import Stream, stream
@@ -24,7 +25,8 @@ from .continuous import ContinuousQuery, Status
 from .cut import Cut
 from .cutter import cutter_of
 from .durable import StateFolder
-from .query import Query, Windows
+from .living import living
+from .query import Bound, Query, Windows
 from .sinks import Nowhere, Sink
 
 Keep = int | Mapping[str, int]
@@ -61,13 +63,16 @@ def prepared(
             name: ChunkWindow(store, name, each.schema, _kept(keep, name, streams), waiting)
             for name, each in streams.items()
         }
-        query.check(Windows(windows, held))
+        seen = Windows(windows, held)
+        query.check(seen)
+        if isinstance(query, Bound):
+            query = living(query, seen) or query
         asked = _asked(query, streams, cut, {n: w.keep for n, w in windows.items()})
         if folder is not None:
             _check_state(folder, asked, sink)
         return ContinuousQuery(
             query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
-            idle_seconds=idle, query_bytes=given.budget_bytes // EPOCH_SHARE,
+            idle_seconds=idle, query_bytes=given.budget_bytes - given.budget_bytes // CHUNK_SHARE,
             spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch,
             progress=progress,
         )  # fmt: skip
@@ -77,7 +82,7 @@ def prepared(
 
 
 def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
-    memory = options.budget_bytes // EPOCH_SHARE
+    memory = max(options.budget_bytes // CHUNK_SHARE, smallest_budget(options.page_bytes))
     if state is None:
         return None, Store(
             memory=memory, page_size=options.page_bytes, scratch=options.scratch,

@@ -123,6 +123,9 @@ class Windows(Mapping[str, View]):
         self.notes = {} if notes is None else notes
         """What lasts from epoch to epoch: anything that JSON can hold is committed with them."""
         self.epoch = epoch
+        self.arrivals: Iterator[tuple[str, pa.RecordBatch]] = iter(())
+        """The rows of all streams in the order in which they come, until the cut; for a query that
+        `takes_arrivals`."""
         self.memory = memory
         """What the query may take, in bytes."""
 
@@ -185,18 +188,19 @@ class Bound:
     pairs: Pairs
 
     @property
-    def _chunks(self) -> list[Chunks]:
+    def chunks(self) -> list[Chunks]:
+        """The chunks among its arguments, in their order."""
         return [v for v in _flat([*self.join.args, *self.join.keywords.values()])
                 if isinstance(v, Chunks)]  # fmt: skip
 
     def check(self, windows: Windows) -> None:
         """Refuse chunks that are not kept, and pairs that can't be given once."""
-        if not self._chunks:
+        if not self.chunks:
             raise InputError(
                 f"{_name(self.join.func)}: none of its sources is matwin.chunks(...); name the "
                 "streams that it joins"
             )
-        for wanted in self._chunks:
+        for wanted in self.chunks:
             windows.check(wanted)
         if self.pairs == "new":
             self._check_new(windows)
@@ -206,7 +210,7 @@ class Bound:
         how = self.join.keywords.get("how", _HOW.get(self.join.func, "?"))
         if self.join.func is window_join or (self.join.func is epsilon_join and how == "inner"):
             return
-        wide = [c for c in self._chunks if windows.is_stream(c.name) and _width(c, windows) > 1]
+        wide = [c for c in self.chunks if windows.is_stream(c.name) and width_of(c, windows) > 1]
         kept = {"left": 0, "semi": 0, "anti": 0, "right": 1}.get(how)
         ours = self.join.args[kept] if kept is not None and kept < len(self.join.args) else None
         if not wide or (isinstance(ours, Chunks) and ours not in wide):
@@ -220,7 +224,7 @@ class Bound:
     def told(self) -> dict[str, str]:
         """The join, and every argument that changes its result."""
         given = {str(i): v for i, v in enumerate(self.join.args)} | self.join.keywords
-        kept = {name: _told(v) for name, v in given.items() if name not in _OPTIONS}
+        kept = {name: _told(v) for name, v in given.items() if name not in OPTIONS}
         return {"query": _name(self.join.func), "pairs": self.pairs, **kept}
 
     def run(self, windows: Windows) -> Rows:
@@ -251,11 +255,11 @@ class Bound:
     def _new(self, windows: Windows) -> Rows:
         """Every tuple that has a row of the newest chunk, once: the first place with such a row is
         joined with old rows before it and all rows behind it."""
-        streams = [i for i, c in enumerate(self._chunks) if windows.is_stream(c.name)]
+        streams = [i for i, c in enumerate(self.chunks) if windows.is_stream(c.name)]
         joins: list[Rows] = []
         for at in streams:
             before = [i for i in streams if i < at]
-            if any(_width(self._chunks[i], windows) == 1 for i in before):
+            if any(width_of(self.chunks[i], windows) == 1 for i in before):
                 break  # what stands there is always new
             joins.append(self._joined(windows, {**dict.fromkeys(before, "old"), at: "new"}))
         return _Several(joins)
@@ -264,7 +268,8 @@ class Bound:
         """Nothing to do."""
 
 
-def _width(wanted: Chunks, windows: Windows) -> int:
+def width_of(wanted: Chunks, windows: Windows) -> int:
+    """How many chunks are asked for."""
     return windows.window(wanted.name).keep if wanted.last is None else wanted.last
 
 
@@ -321,7 +326,7 @@ class _Rows:
         return self.source.batches()
 
 
-_OPTIONS = frozenset(
+OPTIONS = frozenset(
     ("memory", "page_size", "materialize", "schedule", "scratch", "trace", "threads", "progress",
      "report", "max_output_rows", "max_delay")
 )  # fmt: skip
