@@ -40,7 +40,7 @@ check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	cd build && MYPYPATH=wheel ../$(BIN)/mypy --config-file ../pyproject.toml -p matwin \
 		| sed -E 's#^wheel/(matwin/(storage|scheduler|operators|tools)/)#\2/#; s#^wheel/##'
 
-bench: env-base ## Measure (WHAT=storage, schedule, bestmatch, epsilon, window, memory, ways, large, spark, scale, paper-bestmatch, paper-window, paper-semijoin; ARGS="...")
+bench: env-base ## Measure (WHAT=storage, schedule, bestmatch, epsilon, window, memory, ways, large, epochs, spark, scale, paper-bestmatch, paper-window, paper-semijoin; ARGS="...")
 	@$(BIN)/matwin warm >&2
 	@$(BIN)/matwin bench $(WHAT) $(ARGS)
 

@@ -142,6 +142,7 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "memory"): _bench("memory", "measure joins with a tenth of the data as memory"),
     ("bench", "ways"): _bench("ways", "measure every way of a join, and which one is taken"),
     ("bench", "large"): _bench("large", "measure a join of large Parquet files in little memory"),
+    ("bench", "epochs"): _bench("epochs", "measure continuous queries as their windows grow"),
     ("bench", "paper-bestmatch"): _bench(
         "paper-bestmatch", "repeat the experiments of the bestmatch paper"
     ),
