@@ -285,7 +285,7 @@ def run(args: argparse.Namespace) -> int:
     chunk, keep = (500, 2) if args.quick else (args.chunk, args.keep)
     rates = growth(chunk, (keep, 4 * keep, 16 * keep), args.seed)
     if args.json:
-        told = {"figure_6": six, "figure_7": seven, "growth": rates}
+        told: dict[str, list[Any]] = {"figure_6": six, "figure_7": seven, "growth": rates}
         print(json.dumps({k: [asdict(one) for one in v] for k, v in told.items()}, indent=2))
     else:
         tables = [_after("figure 6: ms after the cut", six),
