@@ -4,8 +4,7 @@
 
 Invariant: the rows, their order and types are those of Arrow's own filter: null is not true.
 
-Left out: expressions about columns that a batch does not have (`__filename`) or that are called by
-number; Arrow scans those.
+Left out: expressions that call a column by its number; Arrow scans those.
 """
 
 from __future__ import annotations

@@ -99,12 +99,23 @@ def _kind(format: Any) -> Any:
     if isinstance(format, ds.IpcFileFormat):
         return Ipc
     if isinstance(format, ds.CsvFileFormat):
-        # Other encodings are unpacked by Python, on a thread of Arrow's.
-        encoding = format.default_fragment_scan_options.read_options.encoding
-        return partial(DatasetCsv, format=format) if encoding == "utf8" else None
+        return partial(DatasetCsv, format=format) if _is_utf8(format) else None
     if isinstance(format, ds.JsonFileFormat):
         return partial(DatasetJson, format=format)
     return None
+
+
+def _is_utf8(format: Any) -> bool:
+    """Whether a CSV format takes texts as they are.  It keeps its encoding to itself, so it is
+    given an é to read."""
+    options = format.default_fragment_scan_options.read_options
+    line = format.parse_options.delimiter.join(["é"] * max(1, len(options.column_names))) + "\n"
+    lines = line * (2 + options.skip_rows + options.skip_rows_after_names)
+    try:
+        table = format.make_fragment(pa.py_buffer(lines.encode())).to_table()
+    except (pa.ArrowException, ValueError):
+        return False
+    return {"é"} == {value for column in table.columns for value in column.to_pylist()}
 
 
 def _thinned(file: File, fragment: Any, schema: pa.Schema, condition: Any) -> File:

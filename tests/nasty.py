@@ -75,12 +75,6 @@ def parquet_late(path: Path, rows: int, width: int) -> None:
     pq.write_table(pa.concat_tables([few, whole]), path, row_group_size=rows + 20_000)
 
 
-def parquet_groups(path: Path, rows: int, width: int) -> None:
-    """Row groups of 4 MB."""
-    whole = pa.concat_tables(portions(rows, width, distinct=False))
-    pq.write_table(whole, path, row_group_size=max(1, 4 * MB // width))
-
-
 def orc(path: Path, rows: int, width: int) -> None:
     """Stripes of 64 MB, unpacked."""
     from pyarrow.orc import ORCWriter
@@ -142,10 +136,7 @@ FILES: dict[str, tuple[str, Callable[[Path, int, int], None]]] = {
     "dataset ipc": ("x.arrow", _ipc(False, "lz4")),
     "dataset json": ("x.json", json_lines),
     "dataset orc": ("x.orc", orc),
-    "scanner csv": ("x.csv", csv),
     "lazy parquet": ("x.parquet", parquet),
-    "lazy filter": ("x.parquet", parquet_groups),
-    "lazy csv": ("x.csv", csv),
     "lazy ipc": ("x.arrow", _ipc(False, None)),
     "parquet columns": ("x.parquet", parquet_columns),
     "parquet lists": ("x.parquet", parquet_lists),
@@ -332,7 +323,7 @@ def read(kind: str, path: str, rows: int, width: int, memory: int) -> dict[str, 
 def _source(kind: str, path: str, rows: int, width: int) -> Any:
     if kind not in FILES:
         return {**MADE, **FRAMES}[kind](rows, width)
-    if kind.startswith(("dataset", "scanner")):
+    if kind.startswith("dataset"):
         return _dataset(kind, path)
     return _lazy(kind, path) if kind.startswith("lazy") else path
 
@@ -342,17 +333,13 @@ def _dataset(kind: str, path: str) -> Any:
     import pyarrow.dataset as ds
 
     dataset = ds.dataset(path, format=Path(path).suffix[1:])
-    if kind.startswith("scanner"):
-        return dataset.scanner()
     return dataset.filter(pc.field("t") >= 0) if kind == "dataset filter" else dataset
 
 
 def _lazy(kind: str, path: str) -> Any:
     import polars as pl
 
-    scans = {".parquet": pl.scan_parquet, ".csv": pl.scan_csv, ".arrow": pl.scan_ipc}
-    lazy = scans[Path(path).suffix](path)
-    return lazy.filter(pl.col("t") >= 0) if kind == "lazy filter" else lazy
+    return pl.scan_ipc(path) if kind == "lazy ipc" else pl.scan_parquet(path)
 
 
 def resident(name: str) -> int:
