@@ -22,7 +22,6 @@ Left out: CSV types that show only late: they come from the first 8 MiB.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import stat
@@ -208,11 +207,7 @@ def _head(text: Any) -> pa.BufferReader:
 
     In Arrow's memory, for a thread of Arrow's still reads it when the schema is there.  If Python
     had to be asked for it, and was ending, that thread would abort the process."""
-    head, left = pa.BufferOutputStream(), 2 * CSV_SAMPLE_BYTES
-    while left and (data := text.read(min(left, CSV_BLOCK_BYTES))):
-        head.write(data)
-        left -= len(data)
-    return pa.BufferReader(head.getvalue())
+    return pa.BufferReader(text.read_buffer(2 * CSV_SAMPLE_BYTES))
 
 
 def longest_row(text: Any) -> int:

@@ -1,5 +1,4 @@
-"""Filtered datasets, scanners and lazy frames: the same rows as Arrow's and Polars' own, in portions,
-whoever reads the files."""
+"""Filtered datasets, scanners and lazy frames: the rows that Arrow and Polars give, in portions."""
 
 from __future__ import annotations
 
@@ -109,12 +108,12 @@ def test_dictionaries_nested_columns_and_other_types(tmp_path: Path) -> None:
     nested = pa.array([{"a": i, "b": str(i)} for i in range(100)])
     table = pa.table({
         "d": pa.array(["u", "v", None, "w"] * 25).dictionary_encode(), "s": nested,
-        "ns": pa.array(range(100), pa.timestamp("ns", "UTC")), "day": pa.array(range(100), pa.date32()),
-        "n": pa.array(range(100), pa.int16()),
+        "ns": pa.array(range(100), pa.timestamp("ns", "UTC")),
+        "day": pa.array(range(100), pa.date32()), "n": pa.array(range(100), pa.int16()),
     })  # fmt: skip
     pq.write_table(table, tmp_path / "a.parquet")
     dataset = ds.dataset(tmp_path)
-    moment = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     for condition in (
         pc.field("d") == "v", pc.field("d").is_null(), pc.field("s", "a") > 90,
         pc.field("ns") > moment, pc.field("day") < dt.date(1970, 2, 1), pc.field("n") + 1 > 2**20,
@@ -198,7 +197,9 @@ def test_rows_that_are_longer_than_a_block(tmp_path: Path, format: str) -> None:
     source = source_of(dataset, "left").within(LITTLE)
     assert rows_of(source).equals(table)
     with pytest.raises(InputError, match="a.csv" if format == "csv" else "a.json"):
-        (next(tmp_path.iterdir())).write_text('t,p\n1,2,3\n' if format == "csv" else '{"t": 1, "p": ')
+        (next(tmp_path.iterdir())).write_text(
+            "t,p\n1,2,3\n" if format == "csv" else '{"t": 1, "p": '
+        )
         rows_of(source)
 
 
