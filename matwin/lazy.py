@@ -57,7 +57,8 @@ def _is_same(found: pa.Schema, wanted: pa.Field) -> bool:
     at = found.get_field_index(wanted.name)
     if at < 0 or pa.types.is_nested(wanted.type) or pa.types.is_dictionary(wanted.type):
         return False
-    return _LARGE.get(found.field(at).type, found.field(at).type) == wanted.type
+    ours = found.field(at).type
+    return bool(_LARGE.get(ours, ours) == wanted.type)
 
 
 def _scanned(frame: Any, names: list[str]) -> list[str] | None:
@@ -68,7 +69,7 @@ def _scanned(frame: Any, names: list[str]) -> list[str] | None:
         found = _SCAN.search(frame.explain(optimized=False))
         if found is None:
             return None
-        scan = {"Parquet": polars.scan_parquet, "Ipc": polars.scan_ipc}[found[1]]
+        scan: Any = polars.scan_parquet if found[1] == "Parquet" else polars.scan_ipc
         paths = found[2].split(", ")
         every, plan = scan(paths), frame.serialize()
         is_plain = plan in (every.serialize(), every.select(names).serialize())

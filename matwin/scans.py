@@ -111,7 +111,7 @@ class Scanned(Source):
         some = first.scanner(
             schema=self.schema, columns=names, batch_size=FIRST_ROWS, **_NOT_AHEAD
         ).head(FIRST_ROWS)
-        width = some.nbytes // max(some.num_rows, 1)
+        width = int(some.nbytes // max(some.num_rows, 1))
         return max(1, min(rows, self.share.portion_bytes // max(width, 1)))
 
 
