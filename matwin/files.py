@@ -22,12 +22,11 @@ Left out: CSV types that show only late: they come from the first 8 MiB.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -139,7 +138,7 @@ class Csv(File):
 
     def described(self) -> File:
         is_compressed = self.path.lower().endswith(COMPRESSED)
-        with self._text() as text, self._opened(_Head(text), CSV_SAMPLE_BYTES) as reader:
+        with self._text() as text, self._opened(_head(text), CSV_SAMPLE_BYTES) as reader:
             schema = reader.schema
         del reader
         release_unused()  # the sample, which took several times its size
@@ -202,31 +201,19 @@ class Csv(File):
         return f"column {names[number]!r}: " if number < len(names) else match[0]
 
 
-class _Head(io.RawIOBase):
+def _head(text: Any) -> pa.BufferReader:
     """The beginning of a text: the sample, and a block more to find the end of its last line.
-    Without an end Arrow would read 32 blocks ahead, 256 MiB, while it looks at the first."""
+    Without an end Arrow would read 32 blocks ahead, 256 MiB, while it looks at the first.
 
-    def __init__(self, text: Any) -> None:
-        self._text, self._left = text, 2 * CSV_SAMPLE_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        done, count = 0, min(len(buffer), self._left)
-        while done < count:
-            data = self._text.read(min(count - done, CSV_BLOCK_BYTES))
-            if not data:
-                break
-            buffer[done : done + len(data)] = data
-            done += len(data)
-        self._left -= done
-        return done
+    In Arrow's memory, for a thread of Arrow's still reads it when the schema is there.  If Python
+    had to be asked for it, and was ending, that thread would abort the process."""
+    return pa.BufferReader(text.read_buffer(2 * CSV_SAMPLE_BYTES))
 
 
 def longest_row(text: Any) -> int:
     """The bytes of the longest row of a CSV text, line breaks in quotes included.
 
+    >>> import io
     >>> longest_row(io.BytesIO(b'a,b\\n1,"x\\ny"\\n22,z'))
     8
     """
@@ -467,7 +454,7 @@ def _near(path: str) -> str:
 
 
 def described_file(
-    place: Place, name: str, kind: type[File], declared: pa.Schema | None = None
+    place: Place, name: str, kind: Callable[..., File], declared: pa.Schema | None = None
 ) -> File:
     """A file of a format, with what it says of itself."""
     where = f"{name}: file {place.path!r}"

@@ -4,8 +4,9 @@
     list of dicts                                    ─▶ Held       made a table first
     RecordBatchReader, any other Arrow C stream      ─▶ Streamed   once
     pyarrow Scanner                                  ─▶ Streamed   once
-    pyarrow Dataset                                  ─▶ Files, Scanned    by its fragments
-    DuckDB relation, Polars LazyFrame                ─▶ Spooled    taken when first asked for
+    pyarrow Dataset                                  ─▶ Files, Filtered, Scanned    by its fragments
+    Polars LazyFrame                                 ─▶ Files, Spooled    by its plan
+    DuckDB relation                                  ─▶ Spooled    taken when first asked for
     list, tuple, generator of batches                ─▶ Batches    as they come
     path, URI, folder, glob, list of them, "-"       ─▶ Files      a bounded batch at a time
 
@@ -35,7 +36,7 @@ from .frames import is_rows, pandas_table, rows_table
 from .reading import ROWS_PER_BATCH as ROWS_PER_BATCH
 from .reading import Source as Source
 from .reading import checked_schema, first_line, read, sliced, validated
-from .spool import Lazy, Relation, Spooled, opened
+from .spool import Relation, Spooled, opened
 
 IN_MEMORY = ("pandas", "polars")
 
@@ -63,7 +64,9 @@ def source_of(data: object, name: str) -> Source:
             return dataset_source(data, name)
         return _streamed(scan_of(data, name), name, data)
     if _module(data) == "polars" and hasattr(data, "collect_schema") and hasattr(data, "sink_csv"):
-        return Spooled.of(Lazy(data), name)
+        from .lazy import lazy_source
+
+        return lazy_source(data, name)
     if hasattr(data, "__arrow_c_stream__"):
         return _stream_source(data, name)
     if hasattr(data, "__arrow_c_array__"):

@@ -137,7 +137,7 @@ class _Kept:
         self.batches: list[pa.RecordBatch] = []
         self.spill: BatchSpill | None = None
         size = 0
-        for batch in _gathered(guarded(reader, name), share.portion_bytes):
+        for batch in gathered(guarded(reader, name), share.portion_bytes):
             if self.spill is not None:
                 self.spill.write(batch)
                 continue
@@ -151,7 +151,7 @@ class _Kept:
         yield from self.spill or ()
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], portion_bytes: int) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterator[pa.RecordBatch], portion_bytes: int) -> Iterator[pa.RecordBatch]:
     """Small batches joined to portions, which are copies: what they were cut from can go."""
     waiting: list[pa.RecordBatch] = []
     size = 0

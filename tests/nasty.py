@@ -75,6 +75,15 @@ def parquet_late(path: Path, rows: int, width: int) -> None:
     pq.write_table(pa.concat_tables([few, whole]), path, row_group_size=rows + 20_000)
 
 
+def orc(path: Path, rows: int, width: int) -> None:
+    """Stripes of 64 MB, unpacked."""
+    from pyarrow.orc import ORCWriter
+
+    with ORCWriter(str(path)) as writer:
+        for table in portions(rows, width, distinct=True):
+            writer.write(table)
+
+
 def csv(path: Path, rows: int, width: int) -> None:
     """Lines of `width` bytes."""
     with (
@@ -122,6 +131,13 @@ FILES: dict[str, tuple[str, Callable[[Path, int, int], None]]] = {
         "x.parquet", lambda *a: parquet(*a, distinct=True, compression="zstd", use_dictionary=False)
     ),
     "dataset": ("x.parquet", parquet),
+    "dataset filter": ("x.parquet", parquet),
+    "dataset csv": ("x.csv", csv),
+    "dataset ipc": ("x.arrow", _ipc(False, "lz4")),
+    "dataset json": ("x.json", json_lines),
+    "dataset orc": ("x.orc", orc),
+    "lazy parquet": ("x.parquet", lambda *a: parquet(*a, distinct=True, use_dictionary=False)),
+    "lazy ipc": ("x.arrow", _ipc(False, "lz4")),
     "parquet columns": ("x.parquet", parquet_columns),
     "parquet lists": ("x.parquet", parquet_lists),
     "parquet late": ("x.parquet", parquet_late),
@@ -307,11 +323,23 @@ def read(kind: str, path: str, rows: int, width: int, memory: int) -> dict[str, 
 def _source(kind: str, path: str, rows: int, width: int) -> Any:
     if kind not in FILES:
         return {**MADE, **FRAMES}[kind](rows, width)
-    if kind == "dataset":
-        import pyarrow.dataset as ds
+    if kind.startswith("dataset"):
+        return _dataset(kind, path)
+    return _lazy(kind, path) if kind.startswith("lazy") else path
 
-        return ds.dataset(path)
-    return path
+
+def _dataset(kind: str, path: str) -> Any:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    dataset = ds.dataset(path, format=Path(path).suffix[1:])
+    return dataset.filter(pc.field("t") >= 0) if kind == "dataset filter" else dataset
+
+
+def _lazy(kind: str, path: str) -> Any:
+    import polars as pl
+
+    return pl.scan_ipc(path) if kind == "lazy ipc" else pl.scan_parquet(path)
 
 
 def resident(name: str) -> int:

@@ -20,6 +20,9 @@ USUAL = [
     ("parquet", "window", 100_000), ("parquet plain", "narrow", 100_000),
     ("ipc stream lz4", "epsilon", 10_000), ("csv", "narrow", 200_000),
     ("stream", "window", 1_000_000), ("dataset", "window", 100_000),
+    ("dataset filter", "window", 10_000), ("dataset csv", "window", 10_000),
+    ("dataset ipc", "window", 10_000), ("dataset json", "window", 10_000),
+    ("dataset orc", "window", 100_000), ("lazy parquet", "window", 10_000),
 ]  # fmt: skip
 MANY = (
     [(kind, join, 10_000) for kind in (*FILES, *MADE) for join in JOINS]
@@ -38,6 +41,8 @@ MANY = (
     ]
 )
 CASES = [(*case, BUDGET, 10 * BUDGET // case[2]) for case in (MANY if campaign(0, 1) else USUAL)]
+# 84 MB are too little for Polars to be killed.
+CASES += [("lazy ipc", "window", 10_000, 2 * BUDGET, 20 * BUDGET // 10_000)]
 LARGE = [
     ("parquet", "window", 10_000, 64, 40_000), ("parquet", "epsilon", 100_000, 64, 4_000),
     ("parquet plain", "window", 1_000_000, 64, 300), ("parquet", "best full", 1_000_000, 64, 300),
