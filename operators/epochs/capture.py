@@ -25,6 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+from sortedcontainers import SortedDict
 
 from matwin.feed import items_of
 from matwin.inbox import Bell, Inbox
@@ -59,7 +60,8 @@ class Capture:
         self.name, self.stream, self.cutter = name, stream, cutter
         self.rows_read = 0
         self.is_done = False
-        self._waiting: dict[int, deque[Piece]] = {}
+        # Sorted, because a batch may have rows of very many small chunks.
+        self._waiting: SortedDict[int, deque[Piece]] = SortedDict()
         self._waiting_rows = 0
         self._begin_row = 0
         self._read_before = 0
@@ -179,7 +181,7 @@ class Capture:
     @property
     def first_waiting(self) -> int | None:
         """The number of the first chunk of which rows wait."""
-        return min(self._waiting, default=None)
+        return self._waiting.peekitem(0)[0] if self._waiting else None
 
     @property
     def first_rows(self) -> pa.RecordBatch | None:
