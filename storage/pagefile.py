@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .env import DATA, MAP_FIRST, Environment
+from .env import DATA, MAP_FIRST, Environment, Pair
 from .errors import CorruptPage, InputError, StoreError
 from .inherit import agreed, inherited
 from .layout import PARTS_MAX, PageId, Piece, check_page, check_piece, used_bytes
@@ -84,6 +84,15 @@ class PageFile(Protocol):
 
     def complete(self, state: bytes) -> int:
         """Make everything written and freed since the last step one step; returns its number."""
+
+    def _put_complete(self, env: Environment, record: bytes) -> None:
+        """Write the record, and delete what it gives up unless only that does not fit the disk."""
+        try:
+            self._delete_some(env, [(COMPLETE_KEY, record)])
+        except StoreError as e:
+            if e.errno != errno.ENOSPC or not self._dead:
+                raise
+            env.write([(COMPLETE_KEY, record)])
 
     def completed(self) -> tuple[int, bytes] | None:
         """The last complete step's number and state, None before the first."""
@@ -321,13 +330,28 @@ class LmdbPageFile:
         env = self._open()
         if self._step == 0 and self._trust is not None:
             env.note_steps(self._trust)  # first: a file with a step is missed when it is gone
-        env.write([(COMPLETE_KEY, record)])
+        self._dead.extend(self._freed)
+        given_up, self._freed = len(self._freed), []
+        try:
+            self._put_complete(env, record)
+        except BaseException:
+            # The last step stands, with its pages.
+            self._freed = self._dead[len(self._dead) - given_up :]
+            del self._dead[len(self._dead) - given_up :]
+            raise
         self._step += 1
-        freed, self._freed = self._freed, []
         self._fresh.clear()
-        self._dead.extend(freed)
         self._sweep()
         return self._step
+
+    def _put_complete(self, env: Environment, record: bytes) -> None:
+        """Write the record, and delete what it gives up unless only that does not fit the disk."""
+        try:
+            self._delete_some(env, [(COMPLETE_KEY, record)])
+        except StoreError as e:
+            if e.errno != errno.ENOSPC or not self._dead:
+                raise
+            env.write([(COMPLETE_KEY, record)])
 
     def completed(self) -> tuple[int, bytes] | None:
         """The last complete step's number and state, None before the first."""
@@ -357,18 +381,22 @@ class LmdbPageFile:
     def _sweep(self) -> None:
         """Delete dead pages, some at a time; on a full disk they wait for the next call."""
         while self._dead:
-            some = self._dead[:DELETES_PER_TRANSACTION]
-            keys = [_record_key(i, part) for i in some for part in range(self._parts.get(i, 1))]
             try:
-                self._open().write(deletes=keys)
+                self._delete_some(self._open(), ())
             except StoreError as e:
                 if e.errno == errno.ENOSPC:
                     return
                 raise
-            del self._dead[: len(some)]
-            self._fresh.difference_update(some)
-            for page_id in some:
-                self._parts.pop(page_id, None)
+
+    def _delete_some(self, env: Environment, puts: Sequence[Pair]) -> None:
+        """Delete some dead pages, in one transaction with `puts`: a step that is complete has
+        given up its pages, and one wait for the disk serves both."""
+        some = self._dead[:DELETES_PER_TRANSACTION]
+        env.write(puts, [_record_key(i, p) for i in some for p in range(self._parts.get(i, 1))])
+        del self._dead[: len(some)]
+        self._fresh.difference_update(some)
+        for page_id in some:
+            self._parts.pop(page_id, None)
 
     @property
     def file_bytes(self) -> int:
