@@ -49,6 +49,11 @@ def halos_of(question: Question, attribute: Attribute | None) -> Halos:
     return (from_left,)
 
 
+def nearest_halos(attribute: Attribute) -> Halos:
+    """The same for an as-of join, which needs the nearest rows only: it may have no limit."""
+    return ({"left": ANCHOR, "right": Halo(*attribute.reach)},)
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """One way of dividing: by strips of a column, by keys, or by both."""

@@ -19,6 +19,7 @@ from matwin.explained import labelled
 from matwin.scheduler.division import Plan, expected
 from matwin.storage.errors import InputError
 
+from .asof import asof_join, prepare_asof
 from .prepared import Prepared
 from .shipping import Shipping, shipping_of
 from .task import MEMORY
@@ -27,6 +28,7 @@ from .windows import prepare_windows, window_join
 
 SHOWN = 12
 _PREPARE: dict[str, Callable[..., Prepared]] = {
+    "asof_join": prepare_asof,
     "bestmatch_join": prepare_bestmatch, "epsilon_join": prepare_epsilon,
     "window_join": prepare_windows,
 }  # fmt: skip
@@ -35,10 +37,10 @@ _PREPARE: dict[str, Callable[..., Prepared]] = {
 def explain(join: object, *sources: Any, **arguments: Any) -> str:
     """How the work of a join would be divided, what would be shipped, and why.
 
-    `join` is `bestmatch_join`, `epsilon_join` or `window_join`, or its name; the rest is what the
-    join itself takes.
+    `join` is `asof_join`, `bestmatch_join`, `epsilon_join` or `window_join`, or its name; the rest
+    is what the join itself takes.
     """
-    functions = (bestmatch_join, epsilon_join, window_join)
+    functions = (asof_join, bestmatch_join, epsilon_join, window_join)
     name = join.__name__ if join in functions else join
     if not isinstance(name, str) or name not in _PREPARE:
         raise InputError(f"explain({join!r}, ...): give one of {', '.join(_PREPARE)} first")
