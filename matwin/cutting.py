@@ -51,7 +51,10 @@ def halos_of(question: Question, attribute: Attribute | None) -> Halos:
 
 def nearest_halos(attribute: Attribute) -> Halos:
     """The same for an as-of join, which needs the nearest rows only: it may have no limit."""
-    return ({"left": ANCHOR, "right": Halo(*attribute.reach)},)
+    lo, hi = attribute.reach
+    if not attribute.is_limited:  # without equal values one side ends short of zero
+        lo, hi = min(lo, 0), max(hi, 0)
+    return ({"left": ANCHOR, "right": Halo(lo, hi)},)
 
 
 @dataclass(frozen=True, slots=True)

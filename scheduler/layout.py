@@ -117,7 +117,8 @@ def _thresholds(
     bounds: tuple[Number, ...], seen: tuple[Seen, ...], halo: Halo, limits: Limits
 ) -> tuple[Thresholds, Thresholds]:
     """Kept, because it is asked for with every portion of rows, bound by bound in Python."""
-    assert len(seen) == len(bounds) or not halo.is_open, "an open halo needs rows that were seen"
+    if halo.is_open:  # a row that was seen is within reach of all beyond the bound
+        assert len(seen) == len(bounds) and halo.lo <= 0 <= halo.hi, (seen, halo)
     if halo.hi == math.inf:
         first = Thresholds.above_first_after(seen, limits)
     else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import math
 import os
 import shutil
 import sys
@@ -140,6 +141,30 @@ def frame(spark: Any, table: pa.Table, parts: int | None = None) -> Any:
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     made = spark.createDataFrame(table, schema=schema)
     return made if parts is None else made.repartition(parts)
+
+
+def in_order(table: pa.Table, *first: str) -> pa.Table:
+    """The rows in the order in which ties are on Spark: by the columns named, then by all, nulls
+    first; NaN is the largest number, and -0.0 comes before 0.0 where nothing else tells."""
+    names = list(dict.fromkeys([*first, *table.column_names]))
+    rows = table.select(names).to_pylist()
+    order = sorted(range(len(rows)), key=lambda i: _order_key(list(rows[i].values())))
+    return table.take(pa.array(order, pa.int64()))
+
+
+def _order_key(row: list[Any]) -> Any:
+    signs = [math.copysign(1, value) for value in row if isinstance(value, float)]
+    return [_value_key(value) for value in row], signs
+
+
+def _value_key(value: Any) -> Any:
+    if value is None:
+        return (0,)
+    if isinstance(value, list):
+        return 1, [_value_key(one) for one in value]
+    if isinstance(value, float):
+        return (2,) if math.isnan(value) else (1, value)
+    return 1, value.encode() if isinstance(value, str) else value
 
 
 def bag(table: pa.Table) -> Counter[str]:
