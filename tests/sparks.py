@@ -22,12 +22,13 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -133,6 +134,10 @@ def setting(spark: Any, name: str, value: str) -> Iterator[None]:
 
 # ── tables and frames ────────────────────────────────────────────────────────────────────────
 
+BOUNDS = [50, 100, 101, 170]
+"""Strips through the times of `trapped`."""
+SHIPS = ("full", "partial", "auto")
+
 
 def frame(spark: Any, table: pa.Table, parts: int | None = None) -> Any:
     """A DataFrame of the table's rows; times without a zone stay without."""
@@ -141,6 +146,29 @@ def frame(spark: Any, table: pa.Table, parts: int | None = None) -> Any:
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     made = spark.createDataFrame(table, schema=schema)
     return made if parts is None else made.repartition(parts)
+
+
+def some(rng: Any, values: Sequence[Any], rows: int, nulls: float = 0.08) -> list[Any]:
+    """Values at random, some of them null."""
+    drawn = [values[i] for i in rng.integers(0, len(values), rows)]
+    missing = rng.random(rows) < nulls
+    return [None if gone else value for value, gone in zip(drawn, missing, strict=True)]
+
+
+def trapped(seed: int, whole: pa.DataType, rows: int = 70) -> pa.Table:
+    """Times with ties and nulls, odd floats, keys of several types with nulls."""
+    rng = np.random.default_rng(seed)
+    nan, inf = float("nan"), float("inf")
+    numbers = [0.0, -0.0, 0.25, 0.5, 0.75, 1.0, nan, inf, -inf]
+    return pa.table({
+        "t": pa.array(some(rng, range(200), rows), pa.int64()),
+        "x": pa.array(some(rng, numbers, rows), pa.float64()),
+        "k": pa.array(some(rng, ["a", "b", "", "é"], rows)),
+        "n": pa.array(some(rng, [1, 2, 2**31 - 1], rows), whole),
+        "f": pa.array(some(rng, [0.0, -0.0, 1.5, nan, inf], rows), pa.float64()),
+        "s": pa.array(some(rng, [[1], [1, 2], [2, 3], []], rows, 0), pa.list_(pa.int64())),
+        "id": pa.array(range(rows), pa.int64()),
+    })  # fmt: skip
 
 
 def in_order(table: pa.Table, *first: str) -> pa.Table:

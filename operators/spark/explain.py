@@ -53,12 +53,15 @@ def explained(prepared: Prepared) -> str:
     lines = [prepared.operator]
     for side, rows in plan.rows.items():
         lines += labelled(side, [_side(prepared, plan, side, rows)])
-    lines += labelled("parts", [f"{plan.parts}: {plan.reason}", *_parts(prepared, plan)])
+    lines += labelled("parts", [f"{plan.parts}: {_reason(plan)}", *_parts(prepared, plan)])
     lines += labelled("copies", [_copies(plan)])
     lines += labelled("ship", [_ship(shipping_of(prepared))])
     memory = prepared.options.embedded.get("memory", MEMORY)
     if prepared.exchange.order_type is not None:
         lines += labelled("sorted", ["by Spark" if plan.is_sorted else "by the tasks, in memory"])
+    if prepared.exchange.order is not None:
+        order = prepared.exchange.order
+        lines += labelled("ties", [f"{order.side} rows in order of {', '.join(order.columns)}"])
     lines += labelled("memory", [f"{memory} for each task, scratch in the executor's local folder"])
     lines += labelled("output", [", ".join(prepared.output.names)])
     return "\n".join(lines)
@@ -80,6 +83,12 @@ def _side(prepared: Prepared, plan: Plan, side: str, rows: float) -> str:
     if halo.is_anchor:
         return f"{text}, each in one part: it owns its matches"
     return f"{text}, sent {sent / rows if rows else 1:.3g} times on average"
+
+
+def _reason(plan: Plan) -> str:
+    if not plan.layout.has_seen:
+        return plan.reason
+    return f"{plan.reason}; without a limit, the nearest rows beyond a bound go along"
 
 
 def _copies(plan: Plan) -> str:

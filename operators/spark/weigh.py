@@ -31,9 +31,14 @@ class Weighing:
 
 def widths(frame: Frame, needed: tuple[str, ...]) -> tuple[float, float]:
     """Bytes of a row, whole and of some columns; runs a job."""
-    some = frame.frame.limit(LOOKED_ROWS)
-    weighed = some.mapInArrow(sent(Weighing(needed)), "rows long, whole long, narrow long")
-    rows, whole, narrow = (sum(column) for column in zip(*weighed.collect(), strict=True))
+    # PySpark looks each column up by its name, and finds none with a dot or a backtick in it.
+    names = {name: f"c{number}" for number, name in enumerate(frame.fields)}
+    some = frame.frame.toDF(*names.values()).limit(LOOKED_ROWS)
+    task = Weighing(tuple(names[name] for name in needed))
+    weighed = some.mapInArrow(sent(task), "rows long, whole long, narrow long")
+    # Of no rows at all Spark makes no task, and nobody tells anything.
+    told = [(0, 0, 0), *weighed.collect()]
+    rows, whole, narrow = (sum(column) for column in zip(*told, strict=True))
     return whole / max(rows, 1), narrow / max(rows, 1)
 
 
