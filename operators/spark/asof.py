@@ -81,8 +81,8 @@ def prepare_asof(
     question = asof_question(frames["left"].schema, frames["right"].schema, **arguments)
     ties, order = arguments.get("ties", "last"), None
     if ties != "all":
-        names = order_columns(frames["right"], question.order.right, order_by, ties)
-        order = Order("right", names)
+        on, theirs = question.order.right, frames["right"]
+        order = Order("right", order_columns(theirs, on, ties, order_by, may_name=True))
     elif order_by is not None:
         raise InputError("order_by= says which of several rows is taken; ties='all' takes them all")
     # Rows with the same value and keys match alike, so any of them asks for all.

@@ -34,16 +34,22 @@ from matwin.storage.names import listed
 from .frames import Frame
 
 
-def order_columns(frame: Frame, on: str, order_by: object, ties: object) -> tuple[str, ...]:
-    """The columns of a side that its rows are ordered by, the most important first."""
+def order_columns(
+    frame: Frame, on: str, ties: object, order_by: object = None, *, may_name: bool = False
+) -> tuple[str, ...]:
+    """The columns of a side that its rows are ordered by, the most important first.
+
+    `may_name`: whether the join has `order_by`.
+    """
     named = _named(frame, order_by)
+    remedy = "name columns that tell rows apart in order_by=" if may_name else "cast it to text"
     if not named:
         for name, field in frame.fields.items():
             if not can_order(field.dataType):
                 raise InputError(
                     f"{frame.name}: column {name!r} is {field.dataType.simpleString()}, which has "
                     f"no order, so ties={ties!r} could be any of several rows; take ties='all', "
-                    "drop the column, or name columns that tell rows apart in order_by="
+                    f"drop the column, or {remedy}"
                 )
     rest = [name for name, field in frame.fields.items() if can_order(field.dataType)]
     return tuple(dict.fromkeys([on, *named, *rest]))

@@ -148,7 +148,7 @@ def _question(frames: dict[str, Frame], arguments: dict[str, Any], *, best: bool
 def _order(question: Question, frames: dict[str, Frame], ties: object) -> Order:
     """The order of the side that the matches are of."""
     side = "right" if question.how == "left" else "left"
-    return Order(side, order_columns(frames[side], getattr(question.order, side), None, ties))
+    return Order(side, order_columns(frames[side], getattr(question.order, side), ties))
 
 
 def _asking_of(
