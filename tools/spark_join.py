@@ -82,7 +82,8 @@ def run_asof(args: argparse.Namespace) -> int:
         return asof_arguments(args, *schemas) | {"order_by": args.order_by}
 
     def prepare(frames: dict[str, Any], **options: Any) -> Prepared:
-        return prepare_asof(*frames.values(), **arguments(frames), **options)
+        left, right = frames.values()
+        return prepare_asof(left, right, **arguments(frames), **options)
 
     def explained(frames: dict[str, Any], **options: Any) -> str:
         return explain("asof_join", *frames.values(), **arguments(frames), **options)

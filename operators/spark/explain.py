@@ -55,6 +55,9 @@ def explained(prepared: Prepared) -> str:
         lines += labelled(side, [_side(prepared, plan, side, rows)])
     lines += labelled("parts", [f"{plan.parts}: {_reason(plan)}", *_parts(prepared, plan)])
     lines += labelled("copies", [_copies(plan)])
+    for side in prepared.shaky:
+        why = f"{side}, because it may differ when it is read again: {prepared.doubts[side]}"
+        lines += labelled("pinned", [why])
     lines += labelled("ship", [_ship(shipping_of(prepared))])
     memory = prepared.options.embedded.get("memory", MEMORY)
     if prepared.exchange.order_type is not None:

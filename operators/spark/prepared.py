@@ -144,18 +144,24 @@ class Prepared:
         return any(halo.is_open for halo in self.halos[0].values())
 
     def standing(self) -> Prepared:
-        """The same join, with what its plan stands on pinned: rows that a look at the data has seen
-        must be there when the join reads them, or it would miss what was before them."""
-        sides = [side for side, halo in self.plan.halos.items() if halo.is_open]
-        if not self.plan.layout.has_seen or not any(side in self.doubts for side in sides):
+        """The same join, with what its plan stands on pinned, and looked at again: rows that a look
+        has seen must be there when the join reads them, or it would miss what was before them."""
+        if not self.shaky:
             return self
-        pins = {
-            side: Frame.of(pinned(self.frames[side].frame), side)
-            for side in sides
-            if side in self.doubts
-        }
-        made = self._on({**self.frames, **pins})
-        return replace(made, pins=self.pins | set(pins))  # and looks again
+        pins = {id(self.frames[side].frame): self.frames[side].frame for side in self.shaky}
+        pins = {number: pinned(frame) for number, frame in pins.items()}
+        sides = {side for side, frame in self.frames.items() if id(frame.frame) in pins}
+        frames = {side: pins.get(id(f.frame), f.frame) for side, f in self.frames.items()}
+        changed = {side: Frame.of(frame, side) for side, frame in frames.items()}
+        return replace(self._on(changed), pins=self.pins | sides)
+
+    @cached_property
+    def shaky(self) -> tuple[str, ...]:
+        """The sides that the plan stands on though they may differ when they are read again."""
+        if not self.plan.layout.has_seen:
+            return ()
+        sides = (side for side, halo in self.plan.halos.items() if halo.is_open)
+        return tuple(side for side in sides if side in self.doubts)
 
     def _largest_rows(self) -> float:
         """How many rows a part may have: as many as fit the memory where nothing is final before
@@ -168,7 +174,10 @@ class Prepared:
 
     def _width(self, side: str) -> float:
         fixed = fixed_width(self.frames[side].schema)
-        return widths(self.frames[side], ())[0] if fixed is None else fixed
+        if fixed is not None:
+            return fixed
+        check_executors(session_of(self.frames), self.operator)
+        return widths(self.frames[side], ())[0]
 
     def _unsorted_rows(self) -> float:
         """How many rows a task surely sorts in its memory; none where rows may have any size."""

@@ -203,6 +203,8 @@ def test_rows_that_differ_at_each_reading() -> None:
     drawn = F.udf(lambda _: random.randrange(3000), "long")  # which Spark takes for pure
     theirs = spark.range(0, 300, 1, 3).withColumn("x", drawn("id"))
     joined = matwin.spark.asof_join(ours, theirs, on="x", strips=list(range(100, 3000, 100)))
+    told = matwin.spark.explain("asof_join", ours, theirs, on="x", strips=[1000])
+    assert "pinned:   right, because it may differ" in told
     table = joined.toArrow()
     mine, its = table["x"].to_pylist(), table["x_right"].to_pylist()
     assert sorted(mine) == [n * 15 for n in range(200)]
