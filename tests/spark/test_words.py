@@ -133,6 +133,6 @@ def test_ties_of_columns_without_an_order() -> None:
     frames = frame(cluster(), LEFT), cluster().sql("SELECT 1 AS t, map(1, 2) AS m")
     with (
         no_job(cluster()),
-        pytest.raises(InputError, match=r"'m' is map<.*; or cast it to text"),
+        pytest.raises(InputError, match=r"'m' is map<.*, or cast it to text"),
     ):
         matwin.spark.bestmatch_join(*frames, on={"t": 5}, ties="last")
