@@ -72,7 +72,7 @@ def test_as_of_joins(by: Any) -> None:
             {"strips": strips, "ship": ship},
         )
         for (direction, ties), limit, is_exact, how, strips, ship in zip(
-            product(DIRECTIONS, TIES), limits, exact, hows, ways, ships
+            product(DIRECTIONS, TIES), limits, exact, hows, ways, ships, strict=False
         )
     ]  # fmt: skip
     assert check_all(LEFT, RIGHT, asked[:: 1 if by is None else 2]) > 0
