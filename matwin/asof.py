@@ -89,16 +89,10 @@ def asof_join(
     >>> near.to_arrow()["bid"].to_pylist()
     [5, None, 8]
     """
-    _one_of("direction", direction, DIRECTIONS)
-    _one_of("ties", ties, TIES)
-    _one_of("how", how, HOWS)
-    if not isinstance(on, str | tuple):
-        raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
     ours, theirs = two_sources(left, right)
-    limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
-    question = Question.of(
-        ours.schema, theirs.schema, on={on: limits}, by=by, how="left", best=True,
-        keep_unmatched=how == "left", suffixes=suffixes,
+    question = asof_question(
+        ours.schema, theirs.schema, on=on, by=by, tolerance=tolerance, direction=direction,
+        allow_exact_matches=allow_exact_matches, ties=ties, how=how, suffixes=suffixes,
     )  # fmt: skip
     given = options_of("asof_join", options)
     join = AsofJoin(question, ours, theirs, half_of(given) if ordered else given, row_numbers=True)
@@ -108,6 +102,24 @@ def asof_join(
     found = join.run(join.directions, keeps_rejected=keeps)
     found = in_left_order(join, found, given, is_whole=how == "left")
     return join.result(found, partial(explained, join, join.directions))
+
+
+def asof_question(
+    left: pa.Schema, right: pa.Schema, *, on: Any, by: object = None, tolerance: Any = None,
+    direction: str = "backward", allow_exact_matches: bool = True, ties: str = "last",
+    how: str = "left", suffixes: tuple[str, str] = ("", "_right"),
+) -> Question:  # fmt: skip
+    """What is asked: the best right rows of each left row, of which `ties` keeps one or all."""
+    _one_of("direction", direction, DIRECTIONS)
+    _one_of("ties", ties, TIES)
+    _one_of("how", how, HOWS)
+    if not isinstance(on, str | tuple):
+        raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
+    limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
+    return Question.of(
+        left, right, on={on: limits}, by=by, how="left", best=True,
+        keep_unmatched=how == "left", suffixes=suffixes,
+    )  # fmt: skip
 
 
 def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:

@@ -12,6 +12,7 @@ The output keeps the columns as they came; only the comparison sees the common t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,10 +66,17 @@ class Attribute:
         return None if self.lo is None or self.hi is None else Counts(self.lo, self.hi)
 
     @property
+    def reach(self) -> tuple[int | float, int | float]:
+        """Its tolerance, infinite where it has no limit."""
+        limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
+        lo = -math.inf if self.lo is None or self.lo <= -limit else self.lo
+        return lo, math.inf if self.hi is None or self.hi >= limit else self.hi
+
+    @property
     def is_limited(self) -> bool:
         """Whether it has a tolerance on both sides."""
-        limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
-        return self.lo is not None and self.hi is not None and self.lo > -limit and self.hi < limit
+        lo, hi = self.reach
+        return lo > -math.inf and hi < math.inf
 
     @property
     def is_measured(self) -> bool:

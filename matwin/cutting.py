@@ -49,6 +49,14 @@ def halos_of(question: Question, attribute: Attribute | None) -> Halos:
     return (from_left,)
 
 
+def nearest_halos(attribute: Attribute) -> Halos:
+    """The same for an as-of join, which needs the nearest rows only: it may have no limit."""
+    lo, hi = attribute.reach
+    if not attribute.is_limited:  # without equal values one side ends short of zero
+        lo, hi = min(lo, 0), max(hi, 0)
+    return ({"left": ANCHOR, "right": Halo(lo, hi)},)
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """One way of dividing: by strips of a column, by keys, or by both."""

@@ -72,6 +72,8 @@ class Asked:
     unsorted_rows: float = 0.0
     """With so many rows a part need not come sorted: its task sorts them in its memory.  Rows of
     the largest side count twice, because a side has a copy while it is sorted."""
+    largest: float = LARGEST_PART
+    """No part is meant to have more rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,9 @@ def fitted(
 def _layouts(
     samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int, asked: Asked
 ) -> Iterator[tuple[Layout, str]]:
-    if asked.may_strip:
+    # Behind an open halo's nearest row of one key may be the nearest one of another.
+    is_open = any(halo.is_open for halo in halos.values())
+    if asked.may_strip and not (is_open and asked.has_keys):
         yield _strips(samples, halos, count, asked), "strips, cut by quantiles"
     if asked.has_keys:
         yield _by_key(samples, halos, count, asked), "keys by hash"
@@ -204,7 +208,7 @@ def _candidates(
 ) -> Iterator[tuple[Layout, str]]:
     rows = sum(sample.rows for sample in samples.values())
     most = max(1, sum(len(sample.values) for sample in samples.values()) // SAMPLED_ROWS)
-    least = 1 if asked.strips else min(most, math.ceil(rows / LARGEST_PART))
+    least = 1 if asked.strips else min(most, math.ceil(rows / asked.largest))
     wished = 1.6 * rows / asked.unsorted_rows if asked.unsorted_rows else 1.0
     counts = [asked.strips] if asked.strips else _counts(asked.slots, least, most, wished)
     if least == 1 and not asked.strips:
@@ -226,11 +230,16 @@ def _strips(
     samples: Mapping[str, Sample], halos: Mapping[str, Halo], count: int, asked: Asked
 ) -> Layout:
     bounds = quantiles(samples.values(), count)
-    layout = Layout.of_strips(bounds)
-    if not asked.may_salt:
-        return layout
-    assert layout.shared is not None
-    return replace(layout, shared=_salted(layout.shared, samples, halos, count))
+    group = with_seen(Group(0, bounds, (1,) * (len(bounds) + 1)), samples, halos)
+    return Layout(shared=_salted(group, samples, halos, count) if asked.may_salt else group)
+
+
+def with_seen(group: Group, samples: Mapping[str, Sample], halos: Mapping[str, Halo]) -> Group:
+    """The group with the rows that open halos reach to, as far as the sample knows them."""
+    for name, halo in halos.items():
+        if halo.is_open:
+            group = group.having_seen(samples[name].values)
+    return group
 
 
 def quantiles(samples: Iterable[Sample], count: int) -> tuple[Number, ...]:
@@ -260,7 +269,7 @@ def _salted(
     load = layout.loads(mine.values, mine.hashes, mine.weights, ANCHOR)
     mean = rows / count
     salts = [math.ceil(n / mean) if n > UNEVEN * mean else 1 for n in load]
-    return Group(group.first, group.bounds, tuple(salts))
+    return replace(group, salts=tuple(salts))
 
 
 def _by_key(
@@ -290,7 +299,7 @@ def _hot(
 ) -> Group:  # fmt: skip
     mine = {name: _only(sample, key) for name, sample in samples.items()}
     bounds = quantiles(list(mine.values()), pieces) if asked.may_strip else ()
-    group = Group(0, bounds, (1,) * (len(bounds) + 1))
+    group = with_seen(Group(0, bounds, (1,) * (len(bounds) + 1)), mine, halos)
     return _salted(group, mine, halos, pieces) if asked.may_salt else group
 
 

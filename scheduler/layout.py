@@ -19,6 +19,14 @@ Ways of dividing the work, which can be mixed:
 
 Parts are numbered so that those a row belongs to are always consecutive.
 
+A halo without a limit is *open*, and allowed where only the nearest row beyond a bound counts, as
+in an as-of join.  Rows that are known to be there, from a sample, say how far it reaches:
+
+      ───●──●────●─│──────────────●─▶     the strip begins at │; ● was seen: all from the last one
+                 └▷│                      before it on go along, and nobody needs those before
+
+Each row that was seen stands for all before it, so the rows of a group must have one key.
+
 Invariants: bounds only say where rows go, so any bounds give the same result; no eligible pair is
 separated, with floats too, whose thresholds are moved outwards by more than their sums can round.
 """
@@ -27,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -39,6 +47,8 @@ Number = int | float
 Int64s = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 Limits = tuple[int, int]
+Seen = tuple[Number | None, Number | None]
+"""Values that rows are known to have: the last below a bound, and the first that is not below."""
 INT64: Limits = (-(2**63), 2**63 - 1)
 SLACK = 2.0**-48
 
@@ -50,6 +60,11 @@ class Halo:
     lo: Number
     hi: Number
     is_anchor: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no limit on a side: there only the nearest rows beyond a bound count."""
+        return self.lo == -math.inf or self.hi == math.inf
 
 
 ANCHOR = Halo(0, 0, is_anchor=True)
@@ -77,6 +92,19 @@ class Thresholds:
         inside = tuple(value for value in moved if least <= value <= most)
         return cls(inside, sum(value < least for value in moved))
 
+    @classmethod
+    def from_last_before(cls, seen: Sequence[Seen]) -> Thresholds:
+        """For each bound, the last value seen before it; all rows are beyond where none was."""
+        known = tuple(before for before, _ in seen if before is not None)
+        return cls(known, len(seen) - len(known))
+
+    @classmethod
+    def above_first_after(cls, seen: Sequence[Seen], limits: Limits = INT64) -> Thresholds:
+        """For each bound, what lies above the first value seen from it on; nothing where none
+        was."""
+        above = [_above(after) for _, after in seen if after is not None]
+        return cls(tuple(a for a in above if isinstance(a, float) or a <= limits[1]), 0)
+
     def count(self, values: Values) -> Int64s:
         """The same for a column of values."""
         edges = np.array(self.values, values.dtype)
@@ -86,11 +114,22 @@ class Thresholds:
 
 @lru_cache(maxsize=64)
 def _thresholds(
-    bounds: tuple[Number, ...], halo: Halo, limits: Limits
+    bounds: tuple[Number, ...], seen: tuple[Seen, ...], halo: Halo, limits: Limits
 ) -> tuple[Thresholds, Thresholds]:
     """Kept, because it is asked for with every portion of rows, bound by bound in Python."""
-    first = Thresholds.of(bounds, halo.hi, 1, limits)
+    if halo.is_open:  # a row that was seen is within reach of all beyond the bound
+        assert len(seen) == len(bounds) and halo.lo <= 0 <= halo.hi, (seen, halo)
+    if halo.hi == math.inf:
+        first = Thresholds.above_first_after(seen, limits)
+    else:
+        first = Thresholds.of(bounds, halo.hi, 1, limits)
+    if halo.lo == -math.inf:
+        return first, Thresholds.from_last_before(seen)
     return first, Thresholds.of(bounds, halo.lo, -1, limits)
+
+
+def _above(value: Number) -> Number:
+    return math.nextafter(value, math.inf) if isinstance(value, float) else value + 1
 
 
 def _moved(bound: Number, by: Number, direction: int) -> Number:
@@ -108,6 +147,8 @@ class Group:
     first: int
     bounds: tuple[Number, ...] = ()
     salts: tuple[int, ...] = (1,)
+    seen: tuple[Seen, ...] = ()
+    """For each bound, where open halos end."""
 
     def __post_init__(self) -> None:
         assert len(self.salts) == len(self.bounds) + 1, self
@@ -129,7 +170,7 @@ class Group:
 
     def thresholds(self, halo: Halo, limits: Limits = INT64) -> tuple[Thresholds, Thresholds]:
         """What tells a row's first strip, and its last."""
-        return _thresholds(self.bounds, halo, limits)
+        return _thresholds(self.bounds, self.seen, halo, limits)
 
     def strips(self, values: Values, halo: Halo) -> tuple[Int64s, Int64s]:
         """The first and last strip of each row."""
@@ -143,7 +184,20 @@ class Group:
 
     def moved_to(self, first: int) -> Group:
         """The same group with its parts numbered from `first` on."""
-        return Group(first, self.bounds, self.salts)
+        return replace(self, first=first)
+
+    def having_seen(self, values: Values) -> Group:
+        """The same group, in which rows are known to have these values."""
+        ordered = np.sort(values)
+        at = np.searchsorted(ordered, np.array(self.bounds, ordered.dtype), side="left")
+        seen = tuple(
+            (
+                ordered[i - 1].item() if i > 0 else None,
+                ordered[i].item() if i < len(ordered) else None,
+            )
+            for i in at.tolist()
+        )
+        return replace(self, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +230,23 @@ class Layout:
         return self.cold + sum(group.parts for _, group in self.hot)
 
     @property
+    def _groups(self) -> list[Group]:
+        return [self.shared] if self.shared is not None else [group for _, group in self.hot]
+
+    @property
     def has_salts(self) -> bool:
         """Whether a strip is divided by the rows' hash."""
-        groups = [self.shared] if self.shared is not None else [group for _, group in self.hot]
-        return any(group.has_salts for group in groups)
+        return any(group.has_salts for group in self._groups)
 
     @property
     def uses_keys(self) -> bool:
         """Whether a row's key says where it goes."""
         return self.shared is None
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether rows that were seen say where others go."""
+        return any(group.seen for group in self._groups)
 
     def loads(self, values: Values, hashes: Int64s, weights: Values, halo: Halo) -> Values:
         """How many rows of a side are expected in each part, from a weighted sample."""

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import math
 import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -132,6 +134,10 @@ def setting(spark: Any, name: str, value: str) -> Iterator[None]:
 
 # ── tables and frames ────────────────────────────────────────────────────────────────────────
 
+BOUNDS = [50, 100, 101, 170]
+"""Strips through the times of `trapped`."""
+SHIPS = ("full", "partial", "auto")
+
 
 def frame(spark: Any, table: pa.Table, parts: int | None = None) -> Any:
     """A DataFrame of the table's rows; times without a zone stay without."""
@@ -140,6 +146,53 @@ def frame(spark: Any, table: pa.Table, parts: int | None = None) -> Any:
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     made = spark.createDataFrame(table, schema=schema)
     return made if parts is None else made.repartition(parts)
+
+
+def some(rng: Any, values: Sequence[Any], rows: int, nulls: float = 0.08) -> list[Any]:
+    """Values at random, some of them null."""
+    drawn = [values[i] for i in rng.integers(0, len(values), rows)]
+    missing = rng.random(rows) < nulls
+    return [None if gone else value for value, gone in zip(drawn, missing, strict=True)]
+
+
+def trapped(seed: int, whole: pa.DataType, rows: int = 70) -> pa.Table:
+    """Times with ties and nulls, odd floats, keys of several types with nulls."""
+    rng = np.random.default_rng(seed)
+    nan, inf = float("nan"), float("inf")
+    numbers = [0.0, -0.0, 0.25, 0.5, 0.75, 1.0, nan, inf, -inf]
+    return pa.table({
+        "t": pa.array(some(rng, range(200), rows), pa.int64()),
+        "x": pa.array(some(rng, numbers, rows), pa.float64()),
+        "k": pa.array(some(rng, ["a", "b", "", "é"], rows)),
+        "n": pa.array(some(rng, [1, 2, 2**31 - 1], rows), whole),
+        "f": pa.array(some(rng, [0.0, -0.0, 1.5, nan, inf], rows), pa.float64()),
+        "s": pa.array(some(rng, [[1], [1, 2], [2, 3], []], rows, 0), pa.list_(pa.int64())),
+        "id": pa.array(range(rows), pa.int64()),
+    })  # fmt: skip
+
+
+def in_order(table: pa.Table, *first: str) -> pa.Table:
+    """The rows in the order in which ties are on Spark: by the columns named, then by all, nulls
+    first; NaN is the largest number, and -0.0 comes before 0.0 where nothing else tells."""
+    names = list(dict.fromkeys([*first, *table.column_names]))
+    rows = table.select(names).to_pylist()
+    order = sorted(range(len(rows)), key=lambda i: _order_key(list(rows[i].values())))
+    return table.take(pa.array(order, pa.int64()))
+
+
+def _order_key(row: list[Any]) -> Any:
+    signs = [math.copysign(1, value) for value in row if isinstance(value, float)]
+    return [_value_key(value) for value in row], signs
+
+
+def _value_key(value: Any) -> Any:
+    if value is None:
+        return (0,)
+    if isinstance(value, list):
+        return 1, [_value_key(one) for one in value]
+    if isinstance(value, float):
+        return (2,) if math.isnan(value) else (1, value)
+    return 1, value.encode() if isinstance(value, str) else value
 
 
 def bag(table: pa.Table) -> Counter[str]:

@@ -58,6 +58,10 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
     _configure_output(parser)
     add("--explain", action="store_true", help="say what would be done, and stop")
     _configure_options(parser)
+    spark = _configure_spark(parser)
+    spark.add_argument("--order-by", action="append", metavar="COLUMN",
+        help="which of right rows with the same value comes first; again for more (all "
+        "columns)")  # fmt: skip
 
 
 def configure_verify(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +177,7 @@ def _configure_following(parser: argparse.ArgumentParser) -> None:
     add("--late", choices=("error", "drop"), help="what becomes of rows that come later (error)")
 
 
-def _configure_spark(parser: argparse.ArgumentParser) -> None:
+def _configure_spark(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Declare where the join runs."""
     group = parser.add_argument_group(
         "on Spark",
@@ -191,3 +195,4 @@ def _configure_spark(parser: argparse.ArgumentParser) -> None:
     add("--ship", choices=SHIPS,
         help="shuffle rows whole (full), or first without payload (partial), or auto")  # fmt: skip
     add("--input-format", metavar="FORMAT", help="format of the inputs, where names don't say it")
+    return group

@@ -2,7 +2,8 @@
 
     LEFT, RIGHT ──words.py──▶ arguments ──asof_join──▶ batches ──sinks.py──▶ file or standard output
 
-Rows, progress and summary go where those of `matwin join` go.
+Rows, progress and summary go where those of `matwin join` go.  ``--engine spark`` asks the same of
+Spark (`spark_join.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import argparse
 import time
 from typing import Any
+
+import pyarrow as pa
 
 import matwin
 from matwin.outputs import check_outputs
@@ -20,6 +23,7 @@ from matwin.storage.errors import InputError
 
 from .join import ROWS_SHOWN, said, summary_of, tell_summary
 from .progress import Progress
+from .spark_words import check_engine, spark_module
 from .words import names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
 
 _ON = "write for example --on t or --on t:ts"
@@ -28,22 +32,11 @@ _BY = "write for example --by room or --by room:raum"
 
 def run(args: argparse.Namespace) -> int:
     """Join, write and sum up."""
+    if check_engine(args):
+        code: int = spark_module("matwin.tools.spark_join").run_asof(args)
+        return code
     left, right = source_of(args.left, "left"), source_of(args.right, "right")
-    _check_on(args.on)
-    on = names_of(args.on, "--on", _ON)
-    arguments: dict[str, Any] = {
-        "on": on,
-        "by": [names_of(text, "--by", _BY) for text in args.by or ()],
-        "direction": args.direction,
-        "ties": args.ties,
-        "how": args.how,
-        "allow_exact_matches": not args.no_exact_matches,
-    }
-    if args.tolerance is not None:
-        arguments["tolerance"] = tolerance_of(args.tolerance, on, left.schema, right.schema)
-    if args.suffixes is not None:
-        arguments["suffixes"] = suffixes_of(args.suffixes)
-    arguments |= options_given(args)
+    arguments = asof_arguments(args, left.schema, right.schema) | options_given(args)
     if args.explain:
         print(said("explanation", matwin.asof_join(left, right, **arguments).explain(), args))
         return 0
@@ -60,6 +53,25 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     tell_summary(args, summary_of(report, time.monotonic() - started, None), None)
     return 0
+
+
+def asof_arguments(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) -> dict[str, Any]:
+    """The words as keyword arguments of the join."""
+    _check_on(args.on)
+    on = names_of(args.on, "--on", _ON)
+    found: dict[str, Any] = {
+        "on": on,
+        "by": [names_of(text, "--by", _BY) for text in args.by or ()],
+        "direction": args.direction,
+        "ties": args.ties,
+        "how": args.how,
+        "allow_exact_matches": not args.no_exact_matches,
+    }
+    if args.tolerance is not None:
+        found["tolerance"] = tolerance_of(args.tolerance, on, left, right)
+    if args.suffixes is not None:
+        found["suffixes"] = suffixes_of(args.suffixes)
+    return found
 
 
 def _check_on(text: str) -> None:

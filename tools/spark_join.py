@@ -1,4 +1,4 @@
-"""`matwin join --engine spark` and `matwin window-join --engine spark`.
+"""`matwin join`, `matwin asof` and `matwin window-join` with ``--engine spark``.
 
     LEFT, RIGHT ──files.read──▶ DataFrames ──the same words──▶ prepared join ──▶ folder, table, pipe
                                                                    │
@@ -22,6 +22,7 @@ from typing import Any
 from matwin.outputs import check_outputs
 from matwin.sinks import Shown, format_of, to_stdout, write
 from matwin.spark import Meter, explain
+from matwin.spark.asof import prepare_asof
 from matwin.spark.files import (
     check_target,
     first_rows,
@@ -41,6 +42,7 @@ from matwin.storage.units import format_size
 from matwin.text import escaped
 
 from .arguments import MASTER
+from .asof import asof_arguments
 from .follow import STDIN
 from .window_words import question_arguments, streams_of
 from .words import OPTIONS, arguments_of
@@ -70,6 +72,23 @@ def run_join(args: argparse.Namespace) -> int:
 def _arguments(args: argparse.Namespace, frames: dict[str, Any]) -> dict[str, Any]:
     left, right = (arrow_schema(frame.schema, name) for name, frame in frames.items())
     return arguments_of(args, left, right)
+
+
+def run_asof(args: argparse.Namespace) -> int:
+    """`matwin asof` on Spark."""
+
+    def arguments(frames: dict[str, Any]) -> dict[str, Any]:
+        schemas = (arrow_schema(frame.schema, name) for name, frame in frames.items())
+        return asof_arguments(args, *schemas) | {"order_by": args.order_by}
+
+    def prepare(frames: dict[str, Any], **options: Any) -> Prepared:
+        left, right = frames.values()
+        return prepare_asof(left, right, **arguments(frames), **options)
+
+    def explained(frames: dict[str, Any], **options: Any) -> str:
+        return explain("asof_join", *frames.values(), **arguments(frames), **options)
+
+    return _run(args, {"left": args.left, "right": args.right}, OPTIONS, prepare, explained)
 
 
 def run_window_join(args: argparse.Namespace) -> int:

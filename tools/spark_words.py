@@ -14,7 +14,7 @@ from types import ModuleType
 
 from matwin.storage.errors import InputError
 
-_SPARKS = ("master", "conf", "strips", "ship", "input_format")
+_SPARKS = ("master", "conf", "strips", "ship", "input_format", "order_by")
 _REFUSED = {
     "trace": "a trace belongs to one process; trace a part of the data without --engine spark",
     "verify": "DuckDB asks files in one process; run `matwin verify` with the same words on a part "
@@ -31,7 +31,7 @@ def check_engine(args: argparse.Namespace) -> bool:
     is_spark: bool = args.engine == "spark"
     if not is_spark:
         for name in _SPARKS:
-            if getattr(args, name) not in (None, False):
+            if getattr(args, name, None) not in (None, False):
                 raise InputError(f"--{_word(name)} goes with --engine spark")
         return False
     for name, why in _REFUSED.items():

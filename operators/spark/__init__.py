@@ -2,8 +2,9 @@
 
     frames ──▶ look at the data ──▶ strips ──▶ one shuffle ──▶ embedded operators in the executors
 
-The joins take the arguments of the embedded ones (`matwin.bestmatch_join`, `matwin.epsilon_join`,
-`matwin.window_join`).  `explain` says how the work would be divided, `Meter` how much was shuffled.
+The joins take the arguments of the embedded ones (`matwin.asof_join`, `matwin.bestmatch_join`,
+`matwin.epsilon_join`, `matwin.window_join`).  `explain` says how the work would be divided, `Meter`
+how much was shuffled.
 Only the DataFrame API is used, so all of it also runs over Spark Connect, but for the meter.
 """
 
@@ -15,9 +16,10 @@ if find_spec("pyspark") is None:
         name="pyspark",
     )
 
+from .asof import asof_join
 from .explain import explain
 from .meter import Meter
 from .two_sided import bestmatch_join, epsilon_join
 from .windows import window_join
 
-__all__ = ["Meter", "bestmatch_join", "epsilon_join", "explain", "window_join"]
+__all__ = ["Meter", "asof_join", "bestmatch_join", "epsilon_join", "explain", "window_join"]

@@ -2,7 +2,8 @@
 
     left  ─ usable? ─ parts ─┐
                              ├─ union of slots ─ repartitionById ─ sort ─▶ mapInArrow(task)
-    right ─ usable? ─ parts ─┘    (slots.py)      one part each     by the order attribute
+    right ─ usable? ─ parts ─┘    (slots.py)      one part each     by the order attribute, and
+                                                                    by more for ties (order.py)
 
 A row's tag says whose it is and which part it was sent to: part x sides + side.
 
@@ -25,6 +26,7 @@ from matwin.scheduler.layout import ANCHOR, Halo, Layout
 
 from .cut import cast, hash_of, is_finite, parts_of, quoted
 from .frames import Frame, spark_type
+from .order import sort_keys
 from .slots import Slots
 from .task import OWN, PART, SORT, TAG
 
@@ -51,6 +53,14 @@ class Route:
 
 
 @dataclass(frozen=True)
+class Order:
+    """By which of its columns the rows of a side are ordered, where ties ask for that."""
+
+    side: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Exchange:
     """The sides of a join, and the types in which they are divided and sorted."""
 
@@ -59,6 +69,8 @@ class Exchange:
     order_type: pa.DataType | None
     marks_own: bool = False
     """Whether each copy of a row is told if it is the one in its own part."""
+    order: Order | None = None
+    """What the rows of a side are sorted by beyond the order attribute."""
 
     @property
     def slots(self) -> Slots:
@@ -94,9 +106,19 @@ class Exchange:
             for number, name in enumerate(self.routes)
         ]
         union = reduce(DataFrame.union, sent).repartitionById(layout.parts, PART)
-        if self.sort is not None:
-            union = union.sortWithinPartitions(self.sort)
+        keys = self._sort_keys(slots)
+        if keys:
+            union = union.sortWithinPartitions(*(F.expr(key) for key in keys))
         return union.drop(PART)
+
+    def _sort_keys(self, slots: Slots) -> list[str]:
+        """What parts are sorted by, as SQL."""
+        keys = [] if self.sort is None else [self.sort]
+        if self.order is not None:
+            places = slots.places[self.order.side]
+            at = [places[column] for column in self.order.columns]
+            keys += sort_keys([(f"s{slot}", slots.types[slot]) for slot in at])
+        return list(dict.fromkeys(keys))
 
     def _sent(self, number: int, name: str, slots: Slots, layout: Layout, halo: Halo) -> DataFrame:
         route = self.routes[name]

@@ -19,6 +19,7 @@ from matwin.explained import labelled
 from matwin.scheduler.division import Plan, expected
 from matwin.storage.errors import InputError
 
+from .asof import asof_join, prepare_asof
 from .prepared import Prepared
 from .shipping import Shipping, shipping_of
 from .task import MEMORY
@@ -27,6 +28,7 @@ from .windows import prepare_windows, window_join
 
 SHOWN = 12
 _PREPARE: dict[str, Callable[..., Prepared]] = {
+    "asof_join": prepare_asof,
     "bestmatch_join": prepare_bestmatch, "epsilon_join": prepare_epsilon,
     "window_join": prepare_windows,
 }  # fmt: skip
@@ -35,10 +37,10 @@ _PREPARE: dict[str, Callable[..., Prepared]] = {
 def explain(join: object, *sources: Any, **arguments: Any) -> str:
     """How the work of a join would be divided, what would be shipped, and why.
 
-    `join` is `bestmatch_join`, `epsilon_join` or `window_join`, or its name; the rest is what the
-    join itself takes.
+    `join` is `asof_join`, `bestmatch_join`, `epsilon_join` or `window_join`, or its name; the rest
+    is what the join itself takes.
     """
-    functions = (bestmatch_join, epsilon_join, window_join)
+    functions = (asof_join, bestmatch_join, epsilon_join, window_join)
     name = join.__name__ if join in functions else join
     if not isinstance(name, str) or name not in _PREPARE:
         raise InputError(f"explain({join!r}, ...): give one of {', '.join(_PREPARE)} first")
@@ -51,12 +53,18 @@ def explained(prepared: Prepared) -> str:
     lines = [prepared.operator]
     for side, rows in plan.rows.items():
         lines += labelled(side, [_side(prepared, plan, side, rows)])
-    lines += labelled("parts", [f"{plan.parts}: {plan.reason}", *_parts(prepared, plan)])
+    lines += labelled("parts", [f"{plan.parts}: {_reason(plan)}", *_parts(prepared, plan)])
     lines += labelled("copies", [_copies(plan)])
+    for side in prepared.shaky:
+        why = f"{side}, because it may differ when it is read again: {prepared.doubts[side]}"
+        lines += labelled("pinned", [why])
     lines += labelled("ship", [_ship(shipping_of(prepared))])
     memory = prepared.options.embedded.get("memory", MEMORY)
     if prepared.exchange.order_type is not None:
         lines += labelled("sorted", ["by Spark" if plan.is_sorted else "by the tasks, in memory"])
+    if prepared.exchange.order is not None:
+        order = prepared.exchange.order
+        lines += labelled("ties", [f"{order.side} rows in order of {', '.join(order.columns)}"])
     lines += labelled("memory", [f"{memory} for each task, scratch in the executor's local folder"])
     lines += labelled("output", [", ".join(prepared.output.names)])
     return "\n".join(lines)
@@ -78,6 +86,12 @@ def _side(prepared: Prepared, plan: Plan, side: str, rows: float) -> str:
     if halo.is_anchor:
         return f"{text}, each in one part: it owns its matches"
     return f"{text}, sent {sent / rows if rows else 1:.3g} times on average"
+
+
+def _reason(plan: Plan) -> str:
+    if not plan.layout.has_seen:
+        return plan.reason
+    return f"{plan.reason}; without a limit, the nearest rows beyond a bound go along"
 
 
 def _copies(plan: Plan) -> str:

@@ -31,6 +31,7 @@ _REFUSED = {
     "report": "Spark's metrics have the counts, and matwin.spark.explain what is expected",
     "max_delay": "it is for live streams, and DataFrames are finite",
     "emit": "results of a batch are final",
+    "ordered": "rows of a DataFrame have no order; sort the result with orderBy",
 }
 
 
@@ -49,7 +50,7 @@ class SparkOptions:
     def of(cls, operator: str, strips: object, ship: object, given: dict[str, Any]) -> SparkOptions:
         """The options of the arguments, checked before any job runs."""
         for name, why in _REFUSED.items():
-            if given.get(name) is not None:
+            if given.get(name) not in (None, False):
                 raise InputError(f"{operator}({name}=...): {why}")
         embedded = {name: value for name, value in given.items() if name not in _REFUSED}
         task = options_of(operator, {**embedded, "memory": embedded.get("memory") or MEMORY})

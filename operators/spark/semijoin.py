@@ -47,6 +47,7 @@ BROADCAST_IDS = 10_000_000
 
 def shipped(prepared: Prepared) -> DataFrame:
     """The join's result, with its rows shipped as was asked for or as is cheaper."""
+    prepared = prepared.standing()
     shipping = shipping_of(prepared)
     if shipping.ship == "full":
         return prepared.finish(prepared)

@@ -15,7 +15,7 @@ rather too high than too low, and ``auto`` stays with full when in doubt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from math import prod
@@ -29,12 +29,10 @@ from matwin.scheduler.layout import Halo, Values
 from matwin.storage.units import format_size
 
 from .exchange import can_hash
-from .frames import Frame
 from .prepared import Prepared
-from .ship import sent
+from .weigh import widths
 
 ID_BYTES = 9
-LOOKED_ROWS = 1000
 WORTH_BYTES = 64 << 20
 """Partial shipping reads the sources twice and runs two joins; below this it never pays."""
 WORTH_RATIO = 1.5
@@ -122,7 +120,7 @@ def _cheaper(prepared: Prepared, plan: Plan, samples: Mapping[str, Sample]) -> S
     chances = _chances(plan, samples)
     for side, frame in prepared.frames.items():
         rows, sent = plan.rows[side], float(plan.loads[side].sum())
-        whole, narrow = _widths(frame, prepared.needed[side])
+        whole, narrow = widths(frame, prepared.needed[side])
         narrow += ID_BYTES
         matching = chances[side] * rows
         full += sent * whole
@@ -135,30 +133,6 @@ def _cheaper(prepared: Prepared, plan: Plan, samples: Mapping[str, Sample]) -> S
         "match " + ", ".join(f"{chance:.2g} ({side})" for side, chance in chances.items())
     )
     return Shipping(ship, reason, requests)
-
-
-@dataclass(frozen=True)
-class Weighing:
-    """A task that tells how many bytes its rows have, whole and in some columns."""
-
-    needed: tuple[str, ...]
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row: rows, bytes, bytes of the columns needed."""
-        rows = whole = narrow = 0
-        for batch in batches:
-            rows += batch.num_rows
-            whole += batch.nbytes
-            narrow += sum(batch.column(name).nbytes for name in self.needed)
-        yield pa.RecordBatch.from_pydict({"rows": [rows], "whole": [whole], "narrow": [narrow]})
-
-
-def _widths(frame: Frame, needed: tuple[str, ...]) -> tuple[float, float]:
-    """Bytes of a row, whole and of what it is joined by, weighed in an executor."""
-    some = frame.frame.limit(LOOKED_ROWS)
-    weighed = some.mapInArrow(sent(Weighing(needed)), "rows long, whole long, narrow long")
-    rows, whole, narrow = (sum(column) for column in zip(*weighed.collect(), strict=True))
-    return whole / max(rows, 1), narrow / max(rows, 1)
 
 
 def _chances(plan: Plan, samples: Mapping[str, Sample]) -> dict[str, float]:

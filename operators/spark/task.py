@@ -29,6 +29,8 @@ from matwin.sources import Batches
 from matwin.storage.errors import MatwinError
 from matwin.streams import Punctuation, Sorted, Stream
 
+from .onekey import OneKey
+
 TAG, PART, OWN, SORT = "tag", "part", "own", "sort"
 MEMORY = "128MiB"
 """The budget of a task unless one is given."""
@@ -53,6 +55,7 @@ class Task:
     """What each part is called."""
     work: Work
     arguments: dict[str, Any] = field(default_factory=dict)
+    one_key: OneKey | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The part's results, in Spark's types."""
@@ -115,6 +118,7 @@ class Streams:
         )
         self.is_empty = self._held is None
         self._bytes = [0] * len(task.sides)
+        self._key: pa.Table | None = None
         self.part = 0
         if self._held is not None:
             self.part = int(self._held.column(TAG)[0].as_py()) // len(task.sides)
@@ -156,6 +160,7 @@ class Streams:
             taken += rows.num_rows
             if rows.num_rows:
                 whole = rows.rename_columns([column for column, _ in columns]).combine_chunks()
+                self._look_at_key(side, whole)
                 for batch in whole.to_batches():
                     self._waiting[side].append(batch)
                     self._bytes[side] += batch.nbytes
@@ -164,6 +169,11 @@ class Streams:
         if taken < table.num_rows:  # copies of one row would meet, and find their matches twice
             raise AssertionError("Spark has brought rows of two parts together")
         return True
+
+    def _look_at_key(self, side: int, rows: pa.Table) -> None:
+        one = self._task.one_key
+        if one is not None and side == one.side and self.part >= one.first:
+            self._key = one.checked(self._key, rows)
 
     def _chunk(self) -> list[pa.RecordBatch]:
         """Some batches together: Spark's own are small."""

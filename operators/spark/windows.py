@@ -20,8 +20,8 @@ from .frames import Frame, check_names, session_of
 from .options import SparkOptions
 from .prepared import Prepared
 from .semijoin import shipped
+from .sides import check_collation
 from .task import MEMORY
-from .two_sided import check_collation
 from .work import Windows
 
 

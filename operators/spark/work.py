@@ -20,11 +20,14 @@ class Bestmatch(Work):
     """A bestmatch join of a part; `own` names the columns that mark a row's own copy."""
 
     own: tuple[str, ...] | None = None
+    ties: Any = "all"
 
     def __call__(
         self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
     ) -> Iterable[pa.RecordBatch]:
-        reader = matwin.bestmatch_join(streams["left"], streams["right"], **arguments, **options)
+        reader = matwin.bestmatch_join(
+            streams["left"], streams["right"], ties=self.ties, **arguments, **options
+        )
         return reader if self.own is None else owned(reader, self.own)
 
 
@@ -39,6 +42,19 @@ class Epsilon(Work):
     ) -> Iterable[pa.RecordBatch]:
         reader = matwin.epsilon_join(streams["left"], streams["right"], **arguments, **options)
         return reader if self.own is None else owned(reader, self.own)
+
+
+@dataclass(frozen=True)
+class Asof(Work):
+    """An as-of join of a part."""
+
+    own: None = None
+
+    def __call__(
+        self, streams: dict[str, Stream], arguments: dict[str, Any], options: dict[str, Any]
+    ) -> Iterable[pa.RecordBatch]:
+        left, right = streams["left"], streams["right"]
+        return matwin.asof_join(left, right, ordered=False, **arguments, **options)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ What is eligible is asked of the embedded join, whose floats round as they round
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -132,6 +133,69 @@ def test_whole_numbers_meet_in_one_part(case: Any) -> None:
 ))  # fmt: skip
 def test_floats_meet_in_one_part(case: Any) -> None:
     check_pairs(case)
+
+
+# ── open halos: the nearest row beyond a bound is there ──────────────────────────────────────
+
+OPEN = [(-math.inf, 0), (0, math.inf), (-math.inf, math.inf), (-math.inf, 5), (-5, math.inf)]
+
+
+@st.composite
+def open_cases(draw: Any, numbers: Any, dtype: Any) -> Any:
+    """Strips of one key, rows of both sides, and which of the others were seen."""
+    group = draw(groups(numbers))
+    anchors = np.array(draw(st.lists(numbers, min_size=1, max_size=8)), dtype)
+    others = np.array(draw(st.lists(numbers, min_size=1, max_size=12)), dtype)
+    seen = draw(st.lists(st.booleans(), min_size=len(others), max_size=len(others)))
+    return group, draw(st.sampled_from(OPEN)), anchors, others, np.array(seen)
+
+
+@pytest.mark.parametrize("compared", [(operator.le, operator.ge), (operator.lt, operator.gt)])
+@given(case=st.one_of(open_cases(ints, np.int64), open_cases(floats, np.float64)))
+def test_the_nearest_row_is_in_the_part(compared: Any, case: Any) -> None:
+    group, (lo, hi), anchors, others, seen = case
+    layout = Layout(shared=group.having_seen(others[seen]))
+    part, _ = layout.parts_of(anchors, np.zeros(len(anchors), int), np.arange(len(anchors)), ANCHOR)
+    none = np.zeros(len(others), int)
+    first, last = layout.parts_of(others, none, none, Halo(lo, hi))
+    assert ((first >= 0) & (last < layout.parts) & (first <= last)).all()
+    for mine, here in zip(anchors.tolist(), part.tolist(), strict=True):
+        before, after = ([t for t in others.tolist() if near(t, mine)] for near in compared)
+        nearest = [max(before)] if before and lo == -math.inf else []
+        nearest += [min(after)] if after and hi == math.inf else []
+        for at in np.flatnonzero(np.isin(others, nearest)):
+            assert first[at] <= here <= last[at], f"{mine} has lost {others[at]}"
+
+
+def test_of_an_open_halo_little_goes_along() -> None:
+    """Rows between the last one seen and the bound, and no others."""
+    others = np.arange(1000)
+    layout = Layout(shared=Group(0, (300, 600), (1, 1, 1)).having_seen(others[::10]))
+    none = np.zeros(len(others), int)
+    first, last = layout.parts_of(others, none, none, Halo(-math.inf, 0))
+    assert np.flatnonzero(first != last).tolist() == [*range(290, 300), *range(590, 600)]
+    first, last = layout.parts_of(others, none, none, Halo(0, math.inf))
+    assert np.flatnonzero(first != last).tolist() == [300, 600]
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_open_halos_are_planned_by_one_key(has_keys: bool) -> None:
+    """Buckets of keys, and strips for one key alone: of all rows where there are no keys."""
+    rng = np.random.default_rng(4)
+    hashes = np.where(rng.random(4000) < 0.6, 7, rng.integers(100, 2000, 4000))
+    weights = np.full(4000, 1000.0)
+    samples = {
+        side: Sample(rng.integers(0, 10**6, 4000), hashes, weights) for side in ("left", "right")
+    }
+    halos = {"left": ANCHOR, "right": Halo(-math.inf, 0)}
+    asked = Asked((halos,), True, has_keys, True, 4, largest=500_000)
+    plan = plan_of(samples, asked)
+    assert plan.layout.has_seen
+    assert plan.layout.uses_keys == has_keys
+    if has_keys:
+        assert [key for key, _ in plan.layout.hot] == [7]
+    assert plan.total.max() < 1.3 * 500_000
+    assert plan.replication < 1.01
 
 
 @given(cases(ints, np.int64))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sparks import JAVA, frame, needs_spark, prepare, same
+from sparks import JAVA, frame, in_order, needs_spark, prepare, same
 from support import call_in_child
 
 import matwin
@@ -77,6 +77,11 @@ def _asked(session: Any) -> dict[str, Any]:
     for number, (join, asked, options) in enumerate(questions):
         got = getattr(matwin.spark, join)(*frames, **asked, **options)
         found[f"{join} {number}"] = same(got, getattr(matwin, join)(left, right, **asked))
+    last = matwin.spark.asof_join(*frames, on="t", by=["k"])
+    found["asof_join"] = same(last, matwin.asof_join(left, in_order(right, "t"), on="t", by="k"))
+    both = matwin.spark.asof_join(*frames, on="t", direction="nearest", strips=[100, 200])
+    again = matwin.asof_join(left, in_order(right, "t"), on="t", direction="nearest")
+    found["nearest"] = same(both, again)
     tables = {"a": left, "b": right, "c": left}
     streams = {"a": frames[0], "b": frames[1], "c": frames[0]}
     asked = {"time": "t", "windows": {("a", "b"): 4, ("b", "c"): matwin.then(3)}, "by": "k"}
@@ -101,5 +106,5 @@ def test_all_joins_over_a_connection() -> None:
     assert "connect" in found.pop("client")
     assert "right: a Table is no Spark DataFrame" in found.pop("refused")
     assert "epsilon_join" in found.pop("explained")
-    assert len(found) == 6
+    assert len(found) == 8
     assert all(rows > 0 for rows in found.values()), found

@@ -7,6 +7,7 @@ hours that the session's zone has twice or not at all.
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ def cases(name: str) -> list[tuple[Layout, Halo]]:
     plain = Layout.of_strips(bounds)
     halos = [ANCHOR, *(Halo(-limit, limit) for limit in limits)]
     found = [(plain, halo) for halo in halos]
+    seen = Layout(shared=plain.shared.having_seen(np.array(ascending[2::3])))
+    found += [(seen, Halo(*ends)) for ends in ((-inf, 0), (0, inf), (-inf, inf))]
     if name in ("long", "double"):
         salted = Layout.of_strips(bounds[:2], (1, 3, 2))
         keyed = Layout.of_keys(3, [(1, Group(0, bounds[1:3], (2, 1, 3))), (-1, Group(0))])

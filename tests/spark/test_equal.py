@@ -16,16 +16,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from sparks import cluster, frame, needs_spark, same, setting
+from sparks import BOUNDS, SHIPS, cluster, frame, needs_spark, same, setting, some, trapped
 
 import matwin
 from matwin.spark.windows import prepare_windows
 
 pytestmark = [needs_spark, pytest.mark.spark]
 
-BOUNDS = [50, 100, 101, 170]
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
-SHIPS = ("full", "partial", "auto")
 Asked = tuple[str, dict[str, Any], dict[str, Any]]
 """A join's name, its arguments, and the options that only Spark has."""
 
@@ -68,29 +66,6 @@ def windows(windows: Any, strips: Any = None, ship: str = "full", **more: Any) -
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────
-
-
-def some(rng: Any, values: Sequence[Any], rows: int, nulls: float = 0.08) -> list[Any]:
-    """Values at random, some of them null."""
-    drawn = [values[i] for i in rng.integers(0, len(values), rows)]
-    missing = rng.random(rows) < nulls
-    return [None if gone else value for value, gone in zip(drawn, missing, strict=True)]
-
-
-def trapped(seed: int, whole: pa.DataType, rows: int = 70) -> pa.Table:
-    """Times with ties and nulls, odd floats, keys of several types with nulls."""
-    rng = np.random.default_rng(seed)
-    nan, inf = float("nan"), float("inf")
-    numbers = [0.0, -0.0, 0.25, 0.5, 0.75, 1.0, nan, inf, -inf]
-    return pa.table({
-        "t": pa.array(some(rng, range(200), rows), pa.int64()),
-        "x": pa.array(some(rng, numbers, rows), pa.float64()),
-        "k": pa.array(some(rng, ["a", "b", "", "é"], rows)),
-        "n": pa.array(some(rng, [1, 2, 2**31 - 1], rows), whole),
-        "f": pa.array(some(rng, [0.0, -0.0, 1.5, nan, inf], rows), pa.float64()),
-        "s": pa.array(some(rng, [[1], [1, 2], [2, 3], []], rows, 0), pa.list_(pa.int64())),
-        "id": pa.array(range(rows), pa.int64()),
-    })  # fmt: skip
 
 
 TRAPPED = trapped(1, pa.int32()), trapped(2, pa.int64())

@@ -33,6 +33,7 @@ PLANE = SparkCase("epsilon", 400, 9, dimensions=2)
 LINE = SparkCase("epsilon", 400, 9)
 BEST = SparkCase("bestmatch", 300, 20, dimensions=2)
 BEFORE = SparkCase("before", 400, 10, keys=5)
+AS_OF = SparkCase("asof", 400, 10, keys=5)
 NEAREST = SparkCase("nearest", 200, 20)
 LONG = SparkCase("epsilon", 400, 0.5, keys=5, payload=50)
 
@@ -72,6 +73,7 @@ def test_no_two_partners_are_equally_good_where_spark_gives_one(tmp_path: Path) 
             ],
         ),
         (BEFORE, [spark_rivals.ASOF, spark_rivals.CELLS_FIRST]),
+        (AS_OF, [spark_rivals.ASOF]),
         (NEAREST, [spark_rivals.NEAREST]),
     ],
     ids=lambda given: given.name if isinstance(given, SparkCase) else "",

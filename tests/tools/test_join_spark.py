@@ -1,4 +1,4 @@
-"""`matwin join` and `matwin window-join` on Spark: words, files, summaries, errors."""
+"""`matwin join`, `asof` and `window-join` on Spark: words, files, summaries, errors."""
 
 from __future__ import annotations
 
@@ -84,6 +84,27 @@ def test_the_words_mean_the_same_on_spark(
     out = tmp_path / "out.parquet"
     assert main(["join", *files, *ON, *SPARK, *words, "-o", str(out)]) == 0
     assert same(rows_of(out), expected) > 0
+
+
+def test_an_as_of_join(
+    spark: Any, files: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["asof", *files, "--on", "t:ts", "--by", "room", "--direction", "nearest", *SPARK]
+    out = tmp_path / "out.parquet"
+    more = ["--tolerance", "20min", "--order-by", "percent", "--ties", "first"]
+    assert main([*words, *more, "-o", str(out)]) == 0
+    expected = matwin.asof_join(
+        TEMP, HUM, on=("t", "ts"), by="room", direction="nearest", tolerance="20min", ties="first"
+    ).read_all()
+    assert same(rows_of(out), expected) == TEMP.num_rows
+    capfd.readouterr()
+    assert main([*words, "--explain"]) == 0
+    told = capfd.readouterr().out
+    assert told.startswith("matwin.spark.asof_join\n") and "right rows in order of ts" in told
+    assert main([*words, "--trace", "x"]) == 2
+    assert "a trace belongs to one process" in capfd.readouterr().err
+    assert main([*words[:-2], "--order-by", "percent"]) == 2
+    assert "--order-by goes with --engine spark" in capfd.readouterr().err
 
 
 def test_a_window_join_of_a_table_and_a_glob(

@@ -137,6 +137,7 @@ def questions(rows: int, seed: int) -> dict[str, list[tuple[SparkCase, list[Spar
                 SparkCase("before", rows, 10, keys=1_000, seed=seed),
                 [SparkVersus(ASOF, rows), SparkVersus(CELLS_FIRST, tenth)],
             ),
+            (SparkCase("asof", rows, 10, keys=1_000, seed=seed), [SparkVersus(ASOF, rows)]),
             (
                 SparkCase("bestmatch", tenth, 32, dimensions=2, seed=seed),
                 [SparkVersus(CELLS_WINDOWED, tenth), SparkVersus(PLAIN_WINDOWED, tenth)],

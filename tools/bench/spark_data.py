@@ -4,10 +4,11 @@
      ├─ tables()     epsilon     1-D or 2-D, no key
      ├─ ours()       bestmatch   2-D, the best partners of each left row
      └─ embedded()   before      1-D, the latest partner before each left row, equal keys
+                     asof        the same, however long before
                      nearest     1-D, the nearest partner of each left row
 
 Tolerances are chosen so that a row has about `matches` rows of the other side within reach.  In the
-last two no two partners are equally good, because Spark's own joins give one of them and we all.
+last three no two partners are equally good, because Spark's own joins give one of them and we all.
 Both sides of a comparison read the same files; each side is in several, so that all cores read.
 """
 
@@ -26,10 +27,11 @@ import matwin
 
 from .joins import THREADS, TIME_RANGE, drain
 
-KINDS = ("window", "epsilon", "bestmatch", "before", "nearest")
+KINDS = ("window", "epsilon", "bestmatch", "before", "asof", "nearest")
+SPACED = ("before", "asof", "nearest")
 FILES = 4
 GAP = 1_000
-"""Between two right rows of `before` and `nearest`, whose times are all different."""
+"""Between two right rows of `SPACED`, whose times are all different."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class SparkCase:
         """
         what = {
             "window": "window join", "epsilon": "ε-join", "bestmatch": "left bestmatch",
-            "before": "latest before", "nearest": "nearest",
+            "before": "latest before", "asof": "as-of", "nearest": "nearest",
         }[self.kind]  # fmt: skip
         where = f", {self.keys:,} keys" if self.keys else f" {self.dimensions}-D"
         return what + where + (f", {self.payload} bytes of payload" if self.payload else "")
@@ -65,7 +67,9 @@ class SparkCase:
 
     @property
     def on(self) -> dict[str, tuple[Any, Any]]:
-        """The attributes with the lowest and the highest difference, right - left."""
+        """The attributes with the lowest and the highest difference, right - left; None: any."""
+        if self.kind == "asof":
+            return {"t": (None, 0)}
         if self.dimensions == 2:
             epsilon = (self.matches / self.rows) ** 0.5 / 2
             return {"x": (-epsilon, epsilon), "y": (-epsilon, epsilon)}
@@ -77,7 +81,7 @@ class SparkCase:
 
     @property
     def _time_range(self) -> int:
-        return self.rows * GAP if self.kind in ("before", "nearest") else TIME_RANGE
+        return self.rows * GAP if self.kind in SPACED else TIME_RANGE
 
     # ── tables ───────────────────────────────────────────────────────────────────────────────
 
@@ -100,7 +104,7 @@ class SparkCase:
         return pa.table(columns)
 
     def _times(self, generator: np.random.Generator, side: int) -> Any:
-        if self.kind not in ("before", "nearest"):
+        if self.kind not in SPACED:
             return generator.integers(0, TIME_RANGE, self.rows)
         if side == 1:
             return generator.permutation(self.rows) * GAP
@@ -141,6 +145,11 @@ class SparkCase:
             streams = {"l": left, "r": right}
             window = self.on["t"][1]
             return engine.window_join(streams, time="t", windows=window, by=by, **options)
+        if self.kind == "asof":
+            suffixes = "_left", "_right"
+            return engine.asof_join(
+                left, right, on="t", by=by, how="inner", suffixes=suffixes, **options
+            )
         join = engine.epsilon_join if self.kind == "epsilon" else engine.bestmatch_join
         return join(left, right, on=self.on, by=by, **options)
 

@@ -126,9 +126,10 @@ def _windowed(pairs_from: Callable[[SparkCase], str]) -> Callable[[SparkCase], s
 def _asof(case: SparkCase) -> str:
     ((column, (lo, _)),) = case.on.items()
     on = f" ON {_equal(case)[0]}" if case.keys else ""
+    near = "" if lo is None else f" WHERE r.{column} - l.{column} >= {lo!r}"
     return (
-        f"SELECT {columns(case)} FROM l ASOF JOIN r MATCH_CONDITION (l.{column} >= r.{column}){on} "
-        f"WHERE r.{column} - l.{column} >= {lo!r}"
+        f"SELECT {columns(case)} FROM l ASOF JOIN r MATCH_CONDITION (l.{column} >= r.{column}){on}"
+        f"{near}"
     )
 
 
