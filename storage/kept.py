@@ -98,9 +98,9 @@ def _folders() -> Iterator[Path]:
         yield Path(named) / "matwin-kernels"
         return
     yield Path(__file__).parent / "__pycache__"
-    own = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(own):
-        yield Path(own) / "matwin" / "kernels"
+    own = os.environ.get("XDG_CACHE_HOME")
+    with suppress(RuntimeError):  # a user without a home
+        yield (Path(own) if own else Path.home() / ".cache") / "matwin" / "kernels"
 
 
 @cache

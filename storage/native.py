@@ -252,7 +252,9 @@ def identity(function: Callable[..., Any]) -> Any:
     code: types.CodeType = function.__code__
     if code.co_freevars or function.__defaults__ or function.__kwdefaults__:  # type: ignore[attr-defined]
         raise Unsupported
-    names = [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
+    names = [
+        (name, function.__globals__[name]) for name in code.co_names if name in function.__globals__
+    ]
     held = [(name, _value(value)) for name, value in names]
     constants = [repr(constant) for constant in code.co_consts]
     return code.co_code.hex(), code.co_varnames, code.co_names, constants, held
