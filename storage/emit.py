@@ -18,6 +18,7 @@ import numpy as np
 
 from . import native
 from .image import linked
+from .library import codegen, only_linked
 
 ENTRY = "matwin_entry"
 
@@ -65,7 +66,8 @@ def emitted(function: Callable[..., Any], kinds: native.Kinds) -> bytes:
     was_on = gc.isenabled()
     gc.disable()  # compiling makes millions of objects and no garbage: a sixth of its time
     try:
-        dispatcher.compile(signature)
+        with only_linked():
+            dispatcher.compile(signature)
     finally:
         if was_on:
             gc.enable()
@@ -115,11 +117,12 @@ def _object(text: str, name: str, kinds: native.Kinds) -> bytes:
     wanted = [str(argument.type) for argument in module.get_function(name).arguments]
     module.link_in(llvm.parse_assembly(ALLOCATION))
     module.link_in(llvm.parse_assembly(_entry(name, kinds, wanted)))
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3,
-        reloc="static", codemodel="large",
-    )  # fmt: skip
-    made: bytes = machine.emit_object(module)
+    for one in module.functions:
+        if one.name != ENTRY and not one.is_declaration:
+            one.linkage = "internal"  # whoever is inlined everywhere goes
+    passes, builder = codegen()._module_pass_manager()
+    passes.run(module, builder)
+    made: bytes = codegen()._tm.emit_object(module)
     return made
 
 
