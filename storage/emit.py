@@ -85,6 +85,10 @@ def _type(kind: Any) -> Any:
 
     if isinstance(kind, str):
         return from_dtype(np.dtype(kind))
+    if native.is_tuple(kind):
+        held = [_type(each) for each in kind[1]]
+        is_named = hasattr(kind[0], "_fields")
+        return types.NamedTuple(held, kind[0]) if is_named else types.Tuple(held)
     dtype, ndim, is_contiguous = kind
     return types.Array(from_dtype(np.dtype(dtype)), ndim, "C" if is_contiguous else "A")
 
@@ -94,7 +98,7 @@ def _returned(kind: Any) -> tuple[native.Returned, ...] | None:
 
     if isinstance(kind, types.NoneType):
         return None
-    if isinstance(kind, types.BaseTuple):
+    if isinstance(kind, types.Tuple | types.UniTuple):
         return tuple(_one(each) for each in kind)
     return (_one(kind),)
 
@@ -129,8 +133,9 @@ def _object(text: str, name: str, kinds: native.Kinds) -> bytes:
 def _entry(name: str, kinds: native.Kinds, wanted: list[str]) -> str:
     """The function that takes words and calls the compiled one."""
     lines = Lines()
-    given = [f"ptr {lines.word(len(kinds), 'ptr')}", "ptr %error"]
-    for at, kind in enumerate(kinds):
+    words = list(native.flat(kinds))
+    given = [f"ptr {lines.word(len(words), 'ptr')}", "ptr %error"]
+    for at, kind in enumerate(words):
         if isinstance(kind, str):
             given.append(lines.scalar(at, wanted[len(given)]))
         else:

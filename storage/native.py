@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,6 +52,10 @@ SCALARS: dict[type, str] = {
 HEAD = object.__basicsize__
 """Bytes of a Python object before what is its own; an array's data, dimensions and strides follow
 at 0, 16 and 24."""
+
+LEFT = b"left to Numba"
+"""Kept in the place of code that can't be: trying takes as long as compiling."""
+logger = logging.getLogger(__name__)
 
 Kinds = tuple[Any, ...]
 
@@ -139,8 +143,12 @@ class Code:
 
 def described(args: Sequence[Any]) -> tuple[Kinds, list[int]]:
     """The kinds of arguments, which code is compiled for, and the words that carry them."""
-    kinds: list[Any] = []
     words: list[int] = []
+    return _kinds(args, words), words
+
+
+def _kinds(args: Sequence[Any], words: list[int]) -> Kinds:
+    kinds: list[Any] = []
     for value in args:
         kind = type(value)
         if kind is np.ndarray:
@@ -150,6 +158,9 @@ def described(args: Sequence[Any]) -> tuple[Kinds, list[int]]:
             kinds.append((dtype, value.ndim, flags & C_CONTIGUOUS))
             words.append(id(value))
             continue
+        if isinstance(value, tuple):
+            kinds.append((kind, _kinds(value, words)))
+            continue
         name = SCALARS.get(kind)
         if name is None:
             raise Unsupported
@@ -158,7 +169,21 @@ def described(args: Sequence[Any]) -> tuple[Kinds, list[int]]:
             words.append(struct.unpack("q", struct.pack("d", value))[0])
         else:
             words.append(_word(int(value)))
-    return tuple(kinds), words
+    return tuple(kinds)
+
+
+def flat(kinds: Kinds) -> Iterator[Any]:
+    """One kind for each word: what is in a tuple has words of its own."""
+    for kind in kinds:
+        if is_tuple(kind):
+            yield from flat(kind[1])
+        else:
+            yield kind
+
+
+def is_tuple(kind: Any) -> bool:
+    """Whether it is a tuple's: its class, and what is in it."""
+    return isinstance(kind[0], type)
 
 
 def _word(value: int) -> int:
@@ -189,19 +214,28 @@ class Native:
         try:
             name = self._file_name(kinds)
             data = kept.find(name)
-            if data is not None:
-                return self._loaded(data)
-            from .emit import emitted  # imports Numba
-
-            data = emitted(self._function, kinds)
-            code = self._loaded(data)
-        except (Unsupported, Unlinkable, OSError, ValueError, struct.error) as e:
-            logging.getLogger(__name__).debug("%s is left to Numba: %r", self._function, e)
+            if data is None:
+                data = self._made(kinds)
+                kept.keep(name, data)
+            return self._loaded(data)
+        except (Unsupported, Unlinkable, MemoryError, OSError) as e:
+            logger.debug("%s is left to Numba: %r", self._function, e)
             return None
-        kept.keep(name, data)
-        return code
 
-    def _loaded(self, data: bytes) -> Code:
+    def _made(self, kinds: Kinds) -> bytes:
+        from .emit import emitted  # imports Numba
+
+        try:
+            return emitted(self._function, kinds)
+        except (MemoryError, OSError):
+            raise  # next time it may work
+        except Exception as e:  # whatever other versions of Numba have that these lines don't know
+            logger.debug("%s is left to Numba: %r", self._function, e)
+            return LEFT
+
+    def _loaded(self, data: bytes) -> Code | None:
+        if data == LEFT:
+            return None
         told, _, image = data.partition(b"\n")
         returned = _returned_of(told.decode())
         return Code(self._function.__name__, Image.from_bytes(image), returned)
@@ -266,6 +300,10 @@ def _value(value: Any) -> Any:
         return identity(inner)
     if value is np:
         return np.__version__
+    if isinstance(value, type) and issubclass(value, tuple):
+        return value.__module__, value.__qualname__, getattr(value, "_fields", ())
+    if isinstance(value, tuple):
+        return [_value(each) for each in value]
     if isinstance(value, int | float | np.generic):
         return type(value).__name__, repr(value)
     raise Unsupported
