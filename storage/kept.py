@@ -7,8 +7,8 @@ file (no link) of this user's or of root's, in such a folder, and others may wri
 file that is cut, flipped or of another form is as good as none.  Files get their name when they are
 whole, so processes may write the same one at the same time.
 
-Folders, the first that can be used: what ``NUMBA_CACHE_DIR`` names, ``__pycache__`` beside this
-file, the user's own cache.
+Folders, the first that can be used: what ``NUMBA_CACHE_DIR`` names, or else ``__pycache__`` beside
+this file (root may warm up for all), the user's own cache.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _unsealed(sealed: bytes) -> bytes | None:
 def _written(folder: Path, name: str, data: bytes) -> bool:
     part = folder / f".{secrets.token_hex(8)}.part"
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        folder.mkdir(0o755, parents=True, exist_ok=True)
         if not _is_ours(folder.stat()):
             return False
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -97,10 +97,11 @@ def _folders() -> Iterator[Path]:
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(named) / "matwin-kernels"
         return
-    yield Path(__file__).parent / "__pycache__"
+    yield Path(__file__).parent / "__pycache__" / "kernels"
     own = os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # a user without a home
-        yield (Path(own) if own else Path.home() / ".cache") / "matwin" / "kernels"
+    home = os.environ.get("HOME")
+    if own or (home and Path(home).is_dir()):  # nobody's home is made here
+        yield Path(own or f"{home}/.cache", "matwin", "kernels")
 
 
 @cache
