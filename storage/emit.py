@@ -80,9 +80,10 @@ def emitted(function: Callable[..., Any], kinds: native.Kinds) -> bytes:
 
 def _type(kind: Any) -> Any:
     """Numba's type for a kind of argument."""
-    from numba import types
+    from numba import types as known
     from numba.np.numpy_support import from_dtype
 
+    types: Any = known
     if isinstance(kind, str):
         return from_dtype(np.dtype(kind))
     if native.is_tuple(kind):

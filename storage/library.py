@@ -35,9 +35,11 @@ def only_linked() -> Iterator[None]:
 @cache
 def codegen() -> Any:
     """What stands in for Numba's own."""
-    from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+    from numba.core import codegen as numbas
 
-    class Library(JITCodeLibrary):  # type: ignore[misc]
+    known: Any = numbas
+
+    class Library(known.JITCodeLibrary):  # type: ignore[misc]
         def _optimize_final_module(self) -> None:
             passes, builder = self._codegen._module_pass_manager(
                 loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
@@ -50,7 +52,7 @@ def codegen() -> Any:
             self._ensure_finalized()
             return 0
 
-    class Codegen(JITCPUCodegen):  # type: ignore[misc]
+    class Codegen(known.JITCPUCodegen):  # type: ignore[misc]
         _library_class = Library
 
         def _customize_tm_options(self, options: Any) -> None:

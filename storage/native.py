@@ -284,7 +284,7 @@ def identity(function: Callable[..., Any]) -> Any:
     """A function with all that it calls and all constants that it uses, as text that differs when
     any of it does."""
     code: types.CodeType = function.__code__
-    if code.co_freevars or function.__defaults__ or function.__kwdefaults__:  # type: ignore[attr-defined]
+    if code.co_freevars or function.__defaults__ or function.__kwdefaults__:
         raise Unsupported
     names = [
         (name, function.__globals__[name]) for name in code.co_names if name in function.__globals__

@@ -242,7 +242,7 @@ def _all_there(columns: list[pa.Array]) -> Bools | None:
 def _values(column: pa.Array) -> Values:
     if is_numeric(column.type) or pa.types.is_boolean(column.type):
         if pa.types.is_boolean(column.type):
-            return as_numpy(column)  # type: ignore[no-any-return]
+            return as_numpy(column)
         return comparable(column)[0]
     found = np.empty(len(column), object)
     found[:] = column.to_pylist()
