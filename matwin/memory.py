@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.arrays import arrow
+from matwin.storage.arrays import arrow, one_batch
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
 
 from .block import Block, offsets
@@ -199,7 +199,7 @@ def _joined(portions: list[Portion]) -> Portion:
         return portions[0]
     columns = column_bytes(portions[0].batch.num_columns)
     return Portion(
-        pa.concat_batches([p.batch for p in portions]),
+        one_batch([p.batch for p in portions]),
         np.concatenate([p.keys for p in portions]),
         min(p.low for p in portions),
         max(p.high for p in portions),

@@ -71,3 +71,37 @@ def as_numpy(column: pa.Array) -> npt.NDArray[Any]:
             return np.frombuffer(held if held is not None else b"", dtype)[start:end]
     found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return found
+
+
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches one after the other; columns that were cut out of one are one again without a copy.
+
+    >>> whole = pa.record_batch({"t": [1, 2, 3]})
+    >>> one_batch([whole[:1], whole[1:]]).column(0).buffers()[1] == whole.column(0).buffers()[1]
+    True
+    """
+    first = batches[0]
+    columns = [
+        _one_column([batch.column(at) for batch in batches]) for at in range(first.num_columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=first.schema)
+
+
+def _one_column(parts: list[pa.Array]) -> pa.Array:
+    first, end = parts[0], parts[0].offset
+    if not pa.types.is_primitive(first.type):
+        return pa.concat_arrays(parts)
+    places = _places(first)
+    for part in parts:
+        if part.offset != end or _places(part) != places:
+            return pa.concat_arrays(parts)
+        end += len(part)
+    rows = end - first.offset
+    return pa.Array.from_buffers(first.type, rows, first.buffers(), offset=first.offset)
+
+
+def _places(column: pa.Array) -> list[tuple[int, int]]:
+    """Which buffers they are: at one address there may be views of several sizes."""
+    return [
+        (0, 0) if buffer is None else (buffer.address, buffer.size) for buffer in column.buffers()
+    ]
