@@ -64,7 +64,7 @@ def emitted(function: Callable[..., Any], kinds: native.Kinds) -> bytes:
     dispatcher = bare(function)
     signature = tuple(_type(kind) for kind in kinds)
     was_on = gc.isenabled()
-    gc.disable()  # compiling makes millions of objects and no garbage: a sixth of its time
+    gc.disable()  # compiling makes millions of objects, little of it garbage: 3.8 s for 4.1
     try:
         with only_linked():
             dispatcher.compile(signature)

@@ -139,7 +139,7 @@ def _numba() -> Any:
 @cache
 def bare(function: Callable[..., Any]) -> Any:
     """A function for other compiled code to call, and nobody else: calls from Python would take a
-    sixth of the time to compile it."""
+    seventh of the time to compile it (judge: 4.8 s with them, 4.1 without)."""
     return _numba().njit(nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 

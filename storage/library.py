@@ -4,8 +4,8 @@
 
 Numba makes each function that another calls fit to be called by itself: it is optimized in full and
 becomes machine code.  A kernel calls thirty, and none of that is ever used.  Here functions are
-inlined and linked only; the kernel is optimized and emitted once, at the end (`emit`): 3.2 s for
-4.8 with the largest.
+inlined and linked only; the kernel is optimized and emitted once, at the end (`emit`): a process
+whose first join needs the largest takes 3.5 s of CPU, and took 5.3 with Numba's own last step.
 """
 
 from __future__ import annotations
