@@ -19,6 +19,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow_or_null, as_numpy
 from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance, shown
@@ -181,7 +182,7 @@ class AsofJoin(Join):
         found, ties = matched.candidates, self.latest.ties
         if ties == "all" or not (found.probe[1:] <= found.probe[:-1]).any():
             return found.probe, found.base
-        numbers = matched.base_rows.column(ROW).to_numpy()[found.base]
+        numbers = as_numpy(matched.base_rows.column(ROW))[found.base]
         # Distances of floats are rounded, so that two values may be equally far; the nearer one is
         # nearer all the same.  Of one before and one after it is the one before.
         theirs = self.sides["right"].order_keys(matched.base_rows)[found.base]
@@ -195,7 +196,7 @@ class AsofJoin(Join):
         return probe[first], found.base[order][first]
 
     def _batch(self, matched: Matched, rows: Int64s, mates: Int64s) -> pa.RecordBatch:
-        at = pa.array(mates, mask=mates < 0) if (mates < 0).any() else pa.array(mates)
+        at = arrow_or_null(mates, mates < 0)
         ours = matched.places(rows)
         batch = self.output.pairs(matched.probe_rows, ours, matched.base_rows, at)
         return self.with_numbers(batch, matched.probe_rows, ours)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, comparable
 from matwin.storage.grid import Grid
 from matwin.storage.ordering import sort_order
@@ -136,7 +137,7 @@ class Blocks:
         """The rows by their cells, and their block (see `ordered`)."""
         order, keys = self._by_cells(rows)
         if order is not None:
-            rows = rows.take(pa.array(order))
+            rows = rows.take(arrow(order))
         # Of the sorted rows: a matrix sorted by rows takes twice as long as all of their columns.
         return rows, self._all_to_be_judged(keys, *self._values(rows))
 

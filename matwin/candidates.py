@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s, comparable, is_numeric
 from matwin.storage.errors import InputError
 
@@ -112,8 +113,8 @@ class Contest:
         columns = []
         for at in self._boxes:
             names = self._names(at, stored)
-            columns.append(probe_rows.column(names[0]).take(pa.array(found.probe)))
-            columns.append(base_rows.column(names[1]).take(pa.array(found.base)))
+            columns.append(probe_rows.column(names[0]).take(arrow(found.probe)))
+            columns.append(base_rows.column(names[1]).take(arrow(found.base)))
         return columns
 
     def boxes_of(self, columns: Sequence[pa.Array]) -> tuple[Values, ...]:
@@ -230,7 +231,7 @@ def _values(rows: pa.RecordBatch, name: str, at: Int64s) -> Values:
     column = rows.column(name)
     if is_numeric(column.type):
         return comparable(column)[0][at]
-    return _values_of(column.take(pa.array(at)))
+    return _values_of(column.take(arrow(at)))
 
 
 def _values_of(column: pa.Array) -> Values:

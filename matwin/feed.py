@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s, order_key
 from matwin.storage.errors import InputError
 from matwin.storage.units import Counts
@@ -152,7 +153,7 @@ class Feed:
             in_time = self._frontier.admit(keys, numbers)
             if in_time is not None:
                 late = int(rows.num_rows - np.count_nonzero(in_time))
-                rows, keys = rows.filter(pa.array(in_time)), keys[in_time]
+                rows, keys = rows.filter(arrow(in_time)), keys[in_time]
         elif len(keys):
             largest = int(keys.max())
             self._largest = largest if self._largest is None else max(self._largest, largest)

@@ -25,6 +25,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s, physical
 
 from .candidates import Candidates
@@ -91,11 +92,11 @@ class Union:
         vectors = self._vectors(found, matched.base_rows, found.base)
         judged, starts, vectors = distinct(found.probe, vectors)
         offsets = starts * vectors.shape[1]
-        notes = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()))
+        notes = pa.LargeListArray.from_arrays(arrow(offsets), arrow(vectors.ravel()))
         return Judged(finish(matched), self._with_notes(matched.probe_rows, judged, notes))
 
     def _with_notes(self, rows: pa.RecordBatch, at: Int64s, notes: pa.Array) -> pa.RecordBatch:
-        judged = rows.take(pa.array(at))
+        judged = rows.take(arrow(at))
         return judged.select(self._names).append_column(self._noting.stored.field(NOTES), notes)
 
     # ── right → left ─────────────────────────────────────────────────────────────────────────

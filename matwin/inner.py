@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
 
@@ -135,7 +136,7 @@ class Champions:
             at = np.arange(len(found))
             if self._places is not None:
                 at = _kept_new(self._contest, self._places, found)
-            yield found.take(at), rows.take(pa.array(at))
+            yield found.take(at), rows.take(arrow(at))
 
     def _scored(self, matched: Matched) -> Iterator[Scored]:
         """The pairs of a portion that nothing in it dominates, with their output rows and what
@@ -179,10 +180,10 @@ class Champions:
         if len(comes) == 0:
             return
         if len(goes):
-            yield self._told(old_rows.take(pa.array(goes)), "withdrawn")
-        added = rows.take(pa.array(comes))
+            yield self._told(old_rows.take(arrow(goes)), "withdrawn")
+        added = rows.take(arrow(comes))
         yield self._told(added, "added")
-        stayed = old_rows.take(pa.array(stays))
+        stayed = old_rows.take(arrow(stays))
         self._keep(both.take(kept), pa.concat_batches([stayed, added]))
 
     def _keep(self, found: Candidates, rows: pa.RecordBatch) -> None:
@@ -216,7 +217,7 @@ class Champions:
             at = _kept_new(self._contest, before, found)
         if len(at) == 0:
             return
-        found, rows = found.take(at), rows.take(pa.array(at))
+        found, rows = found.take(at), rows.take(arrow(at))
         if before is not None:
             by = self._contest.best(_joined_as_one(before, found))
             self._note_places(by)
@@ -245,9 +246,9 @@ class Champions:
         for old, rows in file.read():
             stays = _kept_new(self._contest, by, old)
             goes = np.setdiff1d(np.arange(len(old)), stays)
-            rest.write(old.take(stays), rows.take(pa.array(stays)))
+            rest.write(old.take(stays), rows.take(arrow(stays)))
             if len(goes):
-                yield self._told(rows.take(pa.array(goes)), "withdrawn")
+                yield self._told(rows.take(arrow(goes)), "withdrawn")
         file.close()
         self._file = rest
 
@@ -287,7 +288,7 @@ class _OnFile:
         for batch in self._spill:
             keys = np.empty((batch.num_rows, self._scores), np.int64)
             for at, column in enumerate(batch.columns[width:]):
-                keys[:, at] = column.to_numpy()
+                keys[:, at] = as_numpy(column)
             rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=self._schema)
             boxes = self._contest.boxes_of(rows.columns[self._columns :])
             none = np.empty(len(keys), np.int64)

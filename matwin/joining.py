@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, Int64s
 from matwin.storage.errors import InputError
 from matwin.storage.store import Store
@@ -174,7 +175,7 @@ class Join:
             at = at[own_rows(rows)[at]]
         return batches_of(
             cuts(bytes_at(rows, at), len(at), self.batch_bytes, BATCH_ROWS),
-            lambda a, b: self._without_partner(side, rows.take(pa.array(at[a:b]))),
+            lambda a, b: self._without_partner(side, rows.take(arrow(at[a:b]))),
         )
 
     def rejected(self, side: str, rows: pa.RecordBatch) -> Batches:
@@ -201,7 +202,7 @@ class Join:
         if not self.is_ordered:
             return batch
         if left is None:
-            numbers = pa.array(np.full(batch.num_rows, INT64_MAX))
+            numbers = arrow(np.full(batch.num_rows, INT64_MAX))
         elif at is None:
             numbers = left.column(ROW)
         else:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from matwin.storage.arrays import as_numpy
 from matwin.storage.columns import Int64s, comparable, has_own_code, key_bytes, key_code
 from matwin.storage.ordering import sort_order
 
@@ -218,5 +219,5 @@ def _one_key(probe: Timed, base: Timed, at: int) -> Numbers:
     # Arrow numbers 1M texts a side in 26 ms; two hashes of each alone took 86.
     texts = [key_bytes(*named) for named in zip(columns, names, strict=True)]
     encoded = pa.chunked_array(texts, pa.large_binary()).dictionary_encode()
-    ours, theirs = (chunk.indices.to_numpy().astype(np.int64) for chunk in encoded.chunks)
+    ours, theirs = (as_numpy(chunk.indices).astype(np.int64) for chunk in encoded.chunks)
     return Numbers(ours, theirs, 0, max(len(encoded.chunk(0).dictionary), 1))

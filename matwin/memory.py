@@ -23,6 +23,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow, one_batch
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Bools, Int64s
 
 from .block import Block, offsets
@@ -73,7 +74,7 @@ class Portion:
 
     def where(self, mask: Bools) -> Portion:
         """Some of the rows, measured: they may be the widest of all."""
-        kept, keys = self.batch.filter(pa.array(mask)), self.keys[mask]
+        kept, keys = self.batch.filter(arrow(mask)), self.keys[mask]
         return Portion.of(kept, keys, batch_bytes(kept) + keys.nbytes)
 
 
@@ -120,11 +121,11 @@ class Rows:
         for number in np.unique(which).tolist():
             start = ends[number] - self.portions[number].batch.num_rows
             inside = at[order][which[order] == number] - start
-            parts.append(self.portions[number].batch.take(pa.array(inside)))
+            parts.append(self.portions[number].batch.take(arrow(inside)))
         rows = pa.concat_batches(parts) if parts else self._empty_batch()
         back = np.empty(len(at), np.int64)
         back[order] = np.arange(len(at))
-        return rows if len(parts) < 2 else rows.take(pa.array(back))
+        return rows if len(parts) < 2 else rows.take(arrow(back))
 
     def _empty_batch(self) -> pa.RecordBatch:
         return _empty(self._side.stored)
@@ -198,7 +199,7 @@ def _joined(portions: list[Portion]) -> Portion:
         return portions[0]
     columns = column_bytes(portions[0].batch.num_columns)
     return Portion(
-        pa.concat_batches([p.batch for p in portions]),
+        one_batch([p.batch for p in portions]),
         np.concatenate([p.keys for p in portions]),
         min(p.low for p in portions),
         max(p.high for p in portions),
@@ -524,4 +525,4 @@ def _piece_rows(rows_for_capacity: int, capacity: int) -> int:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)

@@ -17,6 +17,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import as_numpy
 from matwin.storage.columns import Int64s
 from matwin.storage.store import Store
 
@@ -57,7 +58,7 @@ def _in_order(
     with closing(results) as rest:
         late: pa.RecordBatch | None = None
         for batch in rest if is_whole else ():
-            numbers = batch.column(batch.num_columns - 1).to_numpy()
+            numbers = as_numpy(batch.column(batch.num_columns - 1))
             if not _goes_on(numbers, coming):
                 late = batch
                 break

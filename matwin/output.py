@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s, comparable, is_numeric
 
 from .orders.base import Distances
@@ -103,5 +104,5 @@ def taken(rows: pa.RecordBatch, at: Int64s | slice | pa.Array) -> pa.RecordBatch
     are many."""
     if isinstance(at, slice):
         return rows.slice(at.start, at.stop - at.start)
-    at = at if isinstance(at, pa.Array) else pa.array(at)
+    at = at if isinstance(at, pa.Array) else arrow(at)
     return pc.take(rows, at, boundscheck=False)

@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.scheduler import Pair, Reach, Walk, reach_of
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, no_rows
 from matwin.storage.frame import Pinned
 from matwin.storage.materialize import Window
@@ -418,7 +419,7 @@ class _Step(Generic[Result]):
             these = order[start:limit]
             ref = self._bases[int(pages[these[0]])]
             with self._pool.pin(ref.page_id, WHY) as page:
-                parts.append(page.batch.take(pa.array(places[these] & ((1 << ROW_BITS) - 1))))
+                parts.append(page.batch.take(arrow(places[these] & ((1 << ROW_BITS) - 1))))
         at = np.empty(len(places), np.int64)
         at[order] = np.arange(len(places))
         return pa.concat_batches(parts), at[back]

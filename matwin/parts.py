@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from matwin.scheduler.division import Plan
 from matwin.scheduler.layout import ANCHOR, Int64s
+from matwin.storage.arrays import arrow
 from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 
@@ -162,7 +163,7 @@ class Parts:
         size, self._waiting[feed], self._sizes[feed] = self._sizes[feed], [], 0
         parts, at = self._places(feed, rows)
         order = np.argsort(parts, kind="stable")
-        taken = rows.take(pa.array(at[order] if at is not None else order))
+        taken = rows.take(arrow(at[order] if at is not None else order))
         if self._cutting.marks_own:
             taken = self._marked(feed, rows, taken, parts, at, order)
         del rows
@@ -198,7 +199,7 @@ class Parts:
         """Mark the copies that are in their own part; one that was not before is in none."""
         home, _ = self._parts_of(feed, rows, is_own=True)
         is_own = (home if at is None else home[at]) == parts
-        marks = pa.array((is_own[order] & own_rows(taken)).astype(np.int8))
+        marks = arrow((is_own[order] & own_rows(taken)).astype(np.int8))
         place = taken.schema.get_field_index(OWN)
         return taken.set_column(place, taken.schema.field(place), marks)
 

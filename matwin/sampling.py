@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
+
 from .cutting import Cutting
 from .side import Side
 from .sources import Source
@@ -69,4 +71,4 @@ def strided(batches: Iterable[pa.RecordBatch], stride: int) -> Iterator[pa.Recor
         at = np.arange(first, batch.num_rows, stride)
         first = (first - batch.num_rows) % stride
         if len(at):
-            yield batch.take(pa.array(at))
+            yield batch.take(arrow(at))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import (
     Bools,
     Int64s,
@@ -131,10 +132,10 @@ class Side:
         if usable is None:
             return self._stored_rows(plain, first_row, None), None, None
         kept = np.flatnonzero(usable)
-        rows = plain.filter(pa.array(usable))
-        rejected = plain.filter(pa.array(~usable))
+        rows = plain.filter(arrow(usable))
+        rejected = plain.filter(arrow(~usable))
         if self.has_row_numbers:  # whoever puts results in order needs theirs too
-            numbers = pa.array(np.flatnonzero(~usable) + first_row)
+            numbers = arrow(np.flatnonzero(~usable) + first_row)
             rejected = rejected.append_column(pa.field(ROW, pa.int64()), numbers)
         return self._stored_rows(rows, first_row, kept), rejected, kept + first_row
 
@@ -163,14 +164,14 @@ class Side:
         for h in self.hidden:
             columns.append(self._converted(rows.column(h.origin), h, first_row, kept))
         if ONE in self.stored.names:
-            columns.append(pa.array(np.zeros(rows.num_rows, np.int64)))
+            columns.append(arrow(np.zeros(rows.num_rows, np.int64)))
         if self.has_row_numbers:
             # One array, made once: two took 13 ms of an as-of join of 1M rows a side, one takes 6.
             last = first_row + rows.num_rows
             numbers = np.arange(first_row, last) if kept is None else kept + first_row
-            columns.append(pa.array(numbers))
+            columns.append(arrow(numbers))
         if self.marks_own:
-            columns.append(pa.array(np.ones(rows.num_rows, np.int8)))
+            columns.append(arrow(np.ones(rows.num_rows, np.int8)))
         return pa.RecordBatch.from_arrays(columns, schema=self.stored)
 
     def _converted(
@@ -197,7 +198,7 @@ class Side:
         columns = [rows.column(self.origin(name)) for name in names]
         plain = [_plain(column) for column in columns]
         masks = [mask for column in plain if (mask := _has_value(column)) is not None]
-        usable = None if not masks else pa.array(np.logical_and.reduce(masks))
+        usable = None if not masks else arrow(np.logical_and.reduce(masks))
         found = []
         for name, column in zip(names, plain, strict=True):
             column = column if usable is None else column.filter(usable)
@@ -270,7 +271,7 @@ def _has_value(column: pa.Array) -> Bools | None:
         return None if good.all() else good
     if column.null_count == 0:
         return None
-    there: Bools = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    there: Bools = as_numpy(pc.is_valid(column))
     return there
 
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import Int64s
+from matwin.storage.arrays import as_numpy
+from matwin.storage.columns import Int64s, physical
 
 BINARIES = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
@@ -97,7 +98,7 @@ def value_bytes(column: pa.Array) -> Int64s | int:
         own = value_bytes(column.dictionary)
         if isinstance(own, int) or len(own) == 0:
             return own if isinstance(own, int) else OFFSET
-        decoded: Int64s = own[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        decoded: Int64s = own[_numbers(column.indices)]
         return decoded
     if pa.types.is_run_end_encoded(kind):
         return int(np.max(value_bytes(column.values), initial=0))
@@ -114,14 +115,14 @@ def value_bytes(column: pa.Array) -> Int64s | int:
 
 
 def _numbers(lengths: pa.Array) -> Int64s:
-    found: Int64s = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    found, there = physical(lengths)
+    return (found if there is None else np.where(there, found, 0)).astype(np.int64)
 
 
 def _view_lengths(values: pa.Array) -> Int64s:
     """A view begins with its length; what null ones say is not to be looked at."""
     views = np.frombuffer(values.buffers()[1], np.int32)[4 * values.offset :][: 4 * len(values) : 4]
-    there = pc.is_valid(values).to_numpy(zero_copy_only=False)
+    there = as_numpy(pc.is_valid(values))
     found: Int64s = np.where(there, views, 0).astype(np.int64)
     return found
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Int64s, comparable
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
@@ -73,7 +73,7 @@ class Ties:
         for place in self.places:
             ranks += _ranks(question, place, matched, probe, base)
         if self.end is not None:
-            numbers = matched.base_rows.column(ROW).to_numpy()[found.base]
+            numbers = as_numpy(matched.base_rows.column(ROW))[found.base]
             ranks.append(numbers if self.end == "first" else -numbers)
         return best_of_each(found.probe, found.base, ranks, is_one=self.end is not None)
 
@@ -106,7 +106,7 @@ def _ranks(
     values = []
     for side, rows, at in sides:
         name = side.attributes[place] or getattr(attribute, side.name)
-        values.append(comparable(rows.column(name).take(pa.array(at)))[0])
+        values.append(comparable(rows.column(name).take(arrow(at)))[0])
     left, right = values if probe.name == "left" else values[::-1]
     measure = attribute.order.measure
     assert measure is not None

@@ -101,19 +101,22 @@ def transposed(
     starts: Int64s, first: Int32s, limit: Int32s, rights: Int
 ) -> tuple[Int64s, Int32s, Int32s]:
     """For each right page the intervals of left pages that meet it."""
-    last = np.full(rights, -2, np.int32)
-    counts = np.zeros(rights + 1, np.int64)
+    last = np.empty(rights, np.int32)
+    back, at = np.zeros(rights + 1, np.int64), np.empty(rights, np.int64)
+    for right in range(rights):
+        last[right] = -2
     for left in range(len(starts) - 1):
         for k in range(starts[left], starts[left + 1]):
             for right in range(first[k], limit[k]):
                 if last[right] != left - 1:
-                    counts[right + 1] += 1
+                    back[right + 1] += 1
                 last[right] = left
-    back = np.cumsum(counts)
-    at = back[:-1].copy() - 1
+    for right in range(rights):
+        at[right] = back[right] - 1
+        back[right + 1] += back[right]
+        last[right] = -2
     back_first = np.empty(back[-1], np.int32)
     back_limit = np.empty(back[-1], np.int32)
-    last[:] = -2
     for left in range(len(starts) - 1):
         for k in range(starts[left], starts[left + 1]):
             for right in range(first[k], limit[k]):

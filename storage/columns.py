@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .arrays import as_numpy
 from .checksum import crc32
 from .errors import InputError
 
@@ -68,7 +69,7 @@ def physical(column: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:
         values = np.zeros(len(column), dtype)
     else:
         values = np.frombuffer(buffer, dtype, count=column.offset + len(column))[column.offset :]
-    valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+    valid = None if column.null_count == 0 else as_numpy(column.is_valid())
     return values, valid
 
 
@@ -133,7 +134,7 @@ def has_own_code(data_type: pa.DataType) -> bool:
 
 
 def _valid(column: pa.Array) -> Bools:
-    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    valid: Bools = as_numpy(column.is_valid())
     return valid
 
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from .arrays import as_numpy
 from .columns import (
     INT64_MAX,
     INT64_MIN,
@@ -65,13 +66,13 @@ class Key:
     @classmethod
     def of(cls, field: pa.Field) -> Key:
         """The key of a column whose type can be one."""
-        key_code(pa.array([], plain_type(field.type)), field.name)
+        key_code(pa.nulls(0, plain_type(field.type)), field.name)
         return cls(field.name)
 
     def cells(self, column: pa.Array) -> Int64s:
         """Equal values in equal cells, null in `NO_CELL`."""
         codes = key_code(column, self.name)
-        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        valid = as_numpy(column.is_valid()) if column.null_count else None
         clamped = np.minimum(codes, LAST_CELL)
         if pa.types.is_floating(column.type):
             return np.where(codes == NO_CELL, NO_CELL, clamped)

@@ -21,11 +21,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from contextlib import suppress
+from functools import cache, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from . import native
 from .compiled import drop_stale
 
 P = ParamSpec("P")
@@ -50,6 +52,7 @@ class Kernel(Generic[P, R]):
         self._outputs = outputs
         self._few_rows = few_rows
         self._dispatcher: Any = None
+        self._native = native.Native(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it, compiled if that pays."""
@@ -57,7 +60,15 @@ class Kernel(Generic[P, R]):
             return self.py_func(*args, **kwargs)
         if _spent[0] < PLAIN_SECONDS and not kwargs and self._is_small(args):
             return self._plain(args)
-        found: R = self.dispatcher(*args, **kwargs)
+        found: R
+        if not kwargs and native.IS_ON:
+            with suppress(native.Unsupported):
+                kinds, words = native.described(args)
+                code = self._native.code(kinds)
+                if code is not None:
+                    found = code(words)
+                    return found
+        found = self.dispatcher(*args, **kwargs)
         return found
 
     @property
@@ -119,10 +130,17 @@ def _numba() -> Any:
             from numba.core import event, types
             from numba.extending import typeof_impl
 
-            typeof_impl.register(Kernel)(lambda value, _: types.Dispatcher(value.dispatcher))
+            typeof_impl.register(Kernel)(lambda value, _: types.Dispatcher(bare(value.py_func)))
             event.register("numba:compile", _listener(event))  # type: ignore[no-untyped-call]
             _numbas.append(numba)
         return _numbas[0]
+
+
+@cache
+def bare(function: Callable[..., Any]) -> Any:
+    """A function for other compiled code to call, and nobody else: calls from Python would take a
+    seventh of the time to compile it (judge: 4.8 s with them, 4.1 without)."""
+    return _numba().njit(nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 
 def _listener(event: Any) -> Any:

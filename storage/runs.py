@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .arrays import arrow
 from .columns import INT64_MIN, Int64s, order_key
 from .errors import StoreError
 from .grid import Grid
@@ -75,7 +76,7 @@ def sort_rows(batch: pa.RecordBatch, grid: Grid) -> Sorted:
     order = sort_order(keys) if batch.num_rows else None
     if order is None:
         return Sorted(batch, keys)
-    return Sorted(batch.take(pa.array(order)), [k[order] for k in keys])
+    return Sorted(batch.take(arrow(order)), [k[order] for k in keys])
 
 
 def sort_space(rows: int, size: int, keys: int) -> int:
@@ -88,7 +89,7 @@ def live_rows(batch: pa.RecordBatch, ref: PageRef, grid: Grid) -> pa.RecordBatch
     """The rows of a page that have not expired; no copy when all are there."""
     if ref.is_whole:
         return batch
-    return batch.filter(pa.array(order_key(batch.column(grid.order.name)) >= ref.low))
+    return batch.filter(arrow(order_key(batch.column(grid.order.name)) >= ref.low))
 
 
 class RunWriter:
@@ -238,7 +239,7 @@ def _resorted(parts: Sequence[Sorted]) -> Sorted:
     order = sort_order(joined.keys) if len(parts) > 1 else None
     if order is None:
         return joined
-    return Sorted(joined.batch.take(pa.array(order)), [k[order] for k in joined.keys])
+    return Sorted(joined.batch.take(arrow(order)), [k[order] for k in joined.keys])
 
 
 def merge_space(runs: Sequence[Sequence[PageRef]], fan_in: int, keys: int, page_size: int) -> int:

@@ -136,6 +136,7 @@ COMMANDS: dict[Words, Command] = {
     ),
     ("bench", "epsilon"): _bench("epsilon", "measure the ε-join beside DuckDB, scipy and Polars"),
     ("bench", "asof"): _bench("asof", "measure the as-of join beside Polars and DuckDB"),
+    ("bench", "start"): _bench("start", "measure a process's first join, cold and warm"),
     ("bench", "bestmatch"): _bench(
         "bestmatch", "measure the bestmatch join beside DuckDB and nested loops"
     ),

@@ -56,7 +56,8 @@ def distinct(groups: Int64s, vectors: Int64s) -> tuple[Int64s, Int64s, Int64s]:
                 is_same &= kept[j, i] == vectors[k, i]
             is_new &= not is_same
         if is_new:
-            kept[count] = vectors[k]
+            for i in range(width):  # a slice would add a second of compilation
+                kept[count, i] = vectors[k, i]
             count += 1
     starts[number + 1] = count
     return found[: number + 1], starts[: number + 2], kept[:count]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
 
@@ -71,10 +72,10 @@ def _keys(left: Values, right: Values) -> tuple[Int64s]:
 
 def _distances(field: pa.Field, wanted: pa.DataType, left: Values, right: Values) -> pa.Array:
     if left.dtype == np.float64:
-        return pa.array(_floats_apart(left, right))
+        return arrow(_floats_apart(left, right))
     apart = _apart(left, right)
     if pa.types.is_integer(wanted):
-        return pa.array(apart)
+        return arrow(apart)
     if len(apart) and int(apart.max()) > 2**63 - 1:
         raise InputError(
             f"a distance in {field.name!r} does not fit {wanted}; leave out distances=True, or "
@@ -82,7 +83,7 @@ def _distances(field: pa.Field, wanted: pa.DataType, left: Values, right: Values
         )
     if pa.types.is_date32(field.type):
         apart = apart * np.uint64(86400)
-    return pa.array(apart.view(np.int64)).cast(wanted)
+    return arrow(apart.view(np.int64)).cast(wanted)
 
 
 def _floats_apart(left: Values, right: Values) -> npt.NDArray[np.float64]:

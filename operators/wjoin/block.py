@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from matwin.side import Side
 from matwin.sizes import bytes_at
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s, is_numeric, key_code, order_key
 from matwin.storage.ordering import sort_order
 
@@ -46,7 +47,7 @@ class Block:
 
     def columns_at(self, names: Sequence[str], at: Int64s) -> list[pa.Array]:
         """The values of columns in some rows, all in one call."""
-        places = pa.array(self._places(at))
+        places = arrow(self._places(at))
         taken: pa.RecordBatch = pc.take(self.rows.select(names), places, boundscheck=False)
         return taken.columns  # type: ignore[no-any-return]
 
@@ -98,7 +99,7 @@ class Blocks:
         """Rows as they stand on pages, so that a page is a block without more ado."""
         if self.is_exact:
             return rows
-        codes = [pa.array(self.codes(rows)), pa.array(self.codes(rows, salt=1))]
+        codes = [arrow(self.codes(rows)), arrow(self.codes(rows, salt=1))]
         schema = pa.schema([*rows.schema, *self.page_fields])
         return pa.RecordBatch.from_arrays([*rows.columns, *codes], schema=schema)
 
@@ -113,7 +114,7 @@ class Blocks:
         """The block of rows of several pages, in order of key and time."""
         block = self.of_page(rows)
         order = sort_order([block.keys, block.times])
-        return block if order is None else self.of_page(rows.take(pa.array(order)))
+        return block if order is None else self.of_page(rows.take(arrow(order)))
 
     @property
     def bytes_per_row(self) -> int:
@@ -127,7 +128,7 @@ class Blocks:
         block = self.ordered(rows)
         if block.order is None:
             return block
-        return replace(block, rows=rows.take(pa.array(block.order)), order=None)
+        return replace(block, rows=rows.take(arrow(block.order)), order=None)
 
     def ordered(self, rows: pa.RecordBatch) -> Block:
         """The same, with the rows left where they lie: for as many as a CPU's cache holds."""

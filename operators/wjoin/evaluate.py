@@ -32,6 +32,7 @@ from matwin.feed import Portion
 from matwin.finality import DONE
 from matwin.sizes import batch_bytes
 from matwin.state import Held
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, float_key, floats_of_keys
 
 from .block import Blocks
@@ -184,7 +185,7 @@ class Forward(StreamsInMemory):
         times = self._blocks[stream].side.order_keys(rows)
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
-            rows, times = rows.take(pa.array(order)), times[order]
+            rows, times = rows.take(arrow(order)), times[order]
         final = len(times) if upto > INT64_MAX else int(np.searchsorted(times, upto))
         ready, rest = rows.slice(0, final), rows.slice(final)
         self.buffers[stream].append(self._blocks[stream].of(ready))

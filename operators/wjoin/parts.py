@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.sizes import batch_bytes
+from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, INT64_MIN
 from matwin.storage.frame import Pinned
 from matwin.storage.grid import LAST_CELL
@@ -130,7 +131,7 @@ class MemoryPart:
             if alive.all():
                 kept.append(batch)
             elif alive.any():
-                kept.append(batch.filter(pa.array(alive)))
+                kept.append(batch.filter(arrow(alive)))
         self._batches, self._block = kept, None
         self.rows = sum(batch.num_rows for batch in kept)
         self.size = sum(map(batch_bytes, kept))  # those that are left may be the widest

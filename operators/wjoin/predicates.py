@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from matwin.attributes import common_type
 from matwin.functions import UserFunction, plain_number
+from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
@@ -165,7 +166,7 @@ class Function(UserFunction):
         rows = len(columns[0])
         valid = _all_there(columns)
         if valid is not None:
-            columns = [column.filter(pa.array(valid)) for column in columns]
+            columns = [column.filter(arrow(valid)) for column in columns]
         values = [
             _values(_cast(column, wanted, self.name))
             for column, wanted in zip(columns, self._types, strict=True)
@@ -230,7 +231,7 @@ def _all_there(columns: list[pa.Array]) -> Bools | None:
     masks = []
     for column in columns:
         if column.null_count:
-            masks.append(pc.is_valid(column).to_numpy(zero_copy_only=False))
+            masks.append(as_numpy(pc.is_valid(column)))
         if pa.types.is_floating(column.type):
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
             if nan.any():
@@ -241,7 +242,7 @@ def _all_there(columns: list[pa.Array]) -> Bools | None:
 def _values(column: pa.Array) -> Values:
     if is_numeric(column.type) or pa.types.is_boolean(column.type):
         if pa.types.is_boolean(column.type):
-            return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+            return as_numpy(column)
         return comparable(column)[0]
     found = np.empty(len(column), object)
     found[:] = column.to_pylist()

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.sizes import batch_bytes
+from matwin.storage.arrays import arrow
 
 from .block import BYTES_PER_ROW, Block, joined
 from .output import Output
@@ -104,7 +105,7 @@ class Reduced:
                 for _, rows in merged(block, probe, first, limit, CAPACITY):
                     is_met[rows] = True
                 if is_met.any():
-                    yield block.rows.take(pa.array(np.flatnonzero(is_met)))
+                    yield block.rows.take(arrow(np.flatnonzero(is_met)))
 
 
 def _slice(block: Block, first: int, limit: int) -> Block:

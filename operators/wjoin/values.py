@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.sizes import batch_bytes, bytes_at, column_bytes, fixed_bytes, has_whole_bytes
+from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Bools, Int64s
 
 PORTION_ROWS = 1 << 17
@@ -157,7 +158,7 @@ class _Fixed:
             self._valid = np.empty(len(self._values), np.bool_)
             self._valid[:first] = True
         if self._valid is not None:
-            there = pc.is_valid(column).to_numpy(zero_copy_only=False)
+            there = as_numpy(pc.is_valid(column))
             self._valid[first : first + rows] = there
         return is_first
 
@@ -236,12 +237,12 @@ class Portions:
         if gone:
             # A copy, so that the memory of the rest is given back.
             rest = self._portions[0].slice(gone)
-            self._portions[0] = rest.take(pa.array(np.arange(rest.num_rows)))
+            self._portions[0] = rest.take(arrow(np.arange(rest.num_rows)))
         self.size = sum(map(batch_bytes, self._portions))
 
     def sort(self, places: Int64s) -> None:
         """Bring the rows into the order of the places."""
-        rows = pa.Table.from_batches(self._portions).take(pa.array(places))
+        rows = pa.Table.from_batches(self._portions).take(arrow(places))
         self._portions = rows.combine_chunks().to_batches()
         self._gather = None
 
@@ -274,17 +275,17 @@ class Gather:
         if len(which) == 0 or (which == which[0]).all():
             number = int(which[0]) if len(which) else 0
             start = int(ends[number]) - portions[number].num_rows
-            return cls(places, [(number, pa.array(places - start))], None)
+            return cls(places, [(number, arrow(places - start))], None)
         order = np.argsort(which, kind="stable")
         cuts = np.flatnonzero(np.diff(which[order])) + 1
         parts = []
         for rows in np.split(order, cuts):
             number = int(which[rows[0]])
             start = int(ends[number]) - portions[number].num_rows
-            parts.append((number, pa.array(places[rows] - start)))
+            parts.append((number, arrow(places[rows] - start)))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return cls(places, parts, pa.array(back))
+        return cls(places, parts, arrow(back))
 
     def column(self, name: str, portions: list[pa.RecordBatch]) -> pa.Array:
         """The values of a column in these rows."""
@@ -298,12 +299,12 @@ class Gather:
 
     def sizes(self, portions: list[pa.RecordBatch]) -> Int64s | int:
         """The bytes of each of these rows; one number where all take as much."""
-        found = [bytes_at(portions[number], at.to_numpy()) for number, at in self.parts]
+        found = [bytes_at(portions[number], as_numpy(at)) for number, at in self.parts]
         if all(isinstance(each, int) for each in found):
             return max(map(int, found))
         each = [np.full(len(at), b) for b, (_, at) in zip(found, self.parts, strict=True)]
         sizes: Int64s = np.concatenate(each)
-        return sizes if self.back is None else sizes[self.back.to_numpy()]
+        return sizes if self.back is None else sizes[as_numpy(self.back)]
 
 
 def resident_bytes(room: int, width: int, written: int) -> int:

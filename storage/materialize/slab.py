@@ -27,6 +27,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from ..arrays import arrow
 from ..columns import NO_VALUE, Bools, cast_columns
 from ..runs import PageRef, RunWriter, Sorted, live_rows, merge_into_one, sort_rows, sort_space
 from ..turns import in_turn
@@ -224,4 +225,4 @@ def _joins(older: float, newer: float, most: float, short: float) -> bool:
 
 
 def _where(rows: Sorted, mask: Bools) -> Sorted:
-    return Sorted(rows.batch.filter(pa.array(mask)), [k[mask] for k in rows.keys])
+    return Sorted(rows.batch.filter(arrow(mask)), [k[mask] for k in rows.keys])

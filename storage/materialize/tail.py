@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..arrays import arrow
 from ..columns import Int64s, no_rows, order_key
 from ..errors import BudgetError
 from ..grid import Grid
@@ -98,7 +99,7 @@ class Tail:
         is_beginning = piece.num_rows < 8 and piece.column(self._order).offset == 0
         if self._head <= self.limit // HEADS_SHARE or not is_beginning:
             return piece
-        return piece.take(pa.array(np.arange(piece.num_rows)))
+        return piece.take(arrow(np.arange(piece.num_rows)))
 
     def is_full_for(self, piece: pa.RecordBatch, rows: int = 0, size: int = 0) -> bool:
         """Whether something has to go before the rows can be taken; `rows` of `size` bytes will be
@@ -145,7 +146,7 @@ class Tail:
             if alive.all():
                 kept.append(portion)
             elif alive.any():
-                kept.append(self._encoded(portion.batch.filter(pa.array(alive)), portion.size))
+                kept.append(self._encoded(portion.batch.filter(arrow(alive)), portion.size))
             else:
                 self._pool.give_back(portion.size)
         self.put_back(kept)

@@ -26,6 +26,7 @@ from typing import ClassVar
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
+from ..arrays import arrow
 from ..bounds import bound_key
 from ..columns import INT64_MAX, cast_columns, order_key, plain_type, result_type
 from ..errors import CorruptPage, InputError, StoreError
@@ -261,7 +262,7 @@ class Window(ABC):
                 batch = page
                 if ref.fence.order_max > upto_key:
                     keys = order_key(page.column(self.grid.order.name))
-                    batch = page.filter(pa.array(keys <= upto_key))
+                    batch = page.filter(arrow(keys <= upto_key))
                 if batch.num_rows:
                     yield cast_columns(batch, self.result_schema)
 

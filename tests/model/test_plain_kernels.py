@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,8 @@ def test_window_joins(asked: Asked, algorithm: str) -> None:
 
 
 FEW = """
-import sys
+import os, sys
+os.environ["NUMBA_CACHE_DIR"] = sys.argv[1]
 import pyarrow as pa, matwin
 a = pa.table({"t": [1, 2, 3], "k": ["a", "b", "c"]})
 best = matwin.bestmatch_join(a, a, on={"t": 1}, by="k").read_all()
@@ -74,8 +76,8 @@ print(matwin.epsilon_join(many, many, on={"t": 0}).read_all().num_rows, "numba" 
 """
 
 
-def test_few_rows_need_no_numba() -> None:
-    child = run_child(FEW)
+def test_few_rows_need_no_numba(tmp_path: Path) -> None:
+    child = run_child(FEW, tmp_path)
     assert child.returncode == 0, child.stderr
     assert child.stdout.split() == ["3", "7", "3", "False", "1000", "True"]
 

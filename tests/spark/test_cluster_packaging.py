@@ -56,7 +56,7 @@ def join():
     return sorted(zip(*joined.toArrow().to_pydict().values()))
 
 def compiled():
-    files = Path(os.environ["SPARK_HOME"], "work").rglob("*.nb[ic]")
+    files = Path(os.environ["SPARK_HOME"], "work").rglob("*.kernel")
     return {{str(file): file.stat().st_mtime_ns for file in files}}
 
 spark = SparkSession.builder.getOrCreate()
@@ -182,7 +182,7 @@ def test_the_wheel_as_a_py_file(home: Path, wheel: Path, bare: Path) -> None:
     assert told["rows"] == expected()
     assert told["again"]
     # Compiled once, beside the sources, and used by all processes that came later.
-    kernels = [Path(file) for file in told["compiled"] if file.endswith(".nbc")]
+    kernels = [Path(file) for file in told["compiled"] if file.endswith(".kernel")]
     assert kernels
     assert {"matwin.zip.unpacked"} == {
         part for file in kernels for part in file.parts if part.startswith("matwin.zip")
@@ -200,7 +200,7 @@ def test_a_packed_environment(home: Path, wheel: Path, tmp_path: Path) -> None:
     subprocess.run([python, "-Ic", WARM], check=True)
     before = {
         str(file.relative_to(site)): file.stat().st_mtime_ns // 10**9
-        for file in site.rglob("*.nb[ic]")
+        for file in site.rglob("*.kernel")
     }
     assert before
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz", compresslevel=1) as archive:
