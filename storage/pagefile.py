@@ -85,15 +85,6 @@ class PageFile(Protocol):
     def complete(self, state: bytes) -> int:
         """Make everything written and freed since the last step one step; returns its number."""
 
-    def _put_complete(self, env: Environment, record: bytes) -> None:
-        """Write the record, and delete what it gives up unless only that does not fit the disk."""
-        try:
-            self._delete_some(env, [(COMPLETE_KEY, record)])
-        except StoreError as e:
-            if e.errno != errno.ENOSPC or not self._dead:
-                raise
-            env.write([(COMPLETE_KEY, record)])
-
     def completed(self) -> tuple[int, bytes] | None:
         """The last complete step's number and state, None before the first."""
 
