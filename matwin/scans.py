@@ -21,7 +21,9 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .files import File, Parquet, described_file, sum_of, with_columns
+from .file import File, described_file
+from .files import sum_of, with_columns
+from .formats import Parquet
 from .places import Place
 from .reading import Source, checked_schema, first_line, read
 from .spool import rows_at_a_time

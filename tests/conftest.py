@@ -28,8 +28,8 @@ settings.register_profile(  # a first failure, unshrunk
     max_examples=100,
     phases=[Phase.generate],
 )
-# A gate judges the change before it: the same code gets the same verdict.  Whoever develops, and the
-# campaign, see new cases in every run; what they find becomes a test of its own.
+# A gate judges the change before it: the same code gets the same verdict.  Whoever develops, and
+# the campaign, see new cases in every run; what they find becomes a test of its own.
 settings.register_profile("gate", settings.get_profile("default"), derandomize=True)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "gate" if os.environ.get("CI") else "default")
