@@ -13,15 +13,16 @@ Every left row comes out once (`ties="all"` apart), in the order of the left inp
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Literal, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.columns import Int64s
+from matwin.storage.columns import Int64s, is_numeric, plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.units import Tolerance, shown
+from matwin.storage.units import Tolerance, in_units, shown
 
 from .bounds import Strict, negative, nonzero
 from .directions import Direction, Means
@@ -95,6 +96,7 @@ def asof_join(
     if not isinstance(on, str | tuple):
         raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
     ours, theirs = two_sources(left, right)
+    _check_tolerance(tolerance, ours.schema, on if isinstance(on, str) else on[0])
     limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
     question = Question.of(
         ours.schema, theirs.schema, on={on: limits}, by=by, how="left", best=True,
@@ -110,10 +112,23 @@ def asof_join(
     return join.result(found, partial(explained, join, join.directions))
 
 
-def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
-    """What the tolerance says of ``right - left``."""
+def _check_tolerance(tolerance: Any, schema: pa.Schema, name: str) -> None:
+    """Refuse what is no distance, in the words in which it was given."""
     if isinstance(tolerance, tuple):
         raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
+    at = schema.get_field_index(name)
+    kind = plain_type(schema.field(at).type) if at >= 0 else None
+    if tolerance is None or kind is None or not is_numeric(kind):
+        return  # what is wrong with the column comes first
+    if in_units(tolerance, pa.field(name, kind), rounding=math.floor) < 0:
+        raise InputError(
+            f"tolerance={shown(tolerance)} is negative; it is a distance, so leave out the sign: "
+            "direction= says on which side a match may be"
+        )
+
+
+def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
+    """What the tolerance says of ``right - left``."""
     before = None if tolerance is None else negative(tolerance)
     if direction == "nearest":
         both = None if tolerance is None else (before, tolerance)

@@ -38,15 +38,18 @@ _LONG_ROW = ("straddl", "Empty CSV file or block")
 class Csv(File):
     """Text with a header line, perhaps compressed."""
 
+    @property
+    def _delimiter(self) -> str:
+        return "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
+
     def _opened(self, text: Any, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
-        delimiter = "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
         types = {} if self.schema is None else {f.name: f.type for f in self.schema}
         return pa_csv.open_csv(
             text,
             # Without threads the rows are counted in messages, and no blocks are read ahead.
             read_options=pa_csv.ReadOptions(block_size=block_bytes, use_threads=False),
             # A quoted line break may fall on the edge of a block; looking for them costs nothing.
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            parse_options=pa_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(column_types=types, include_columns=columns),
         )
 
@@ -113,6 +116,14 @@ class Csv(File):
         names = self.schema.names if self.schema is not None else []
         number = int(match[1])
         return f"column {names[number]!r}: " if number < len(names) else match[0]
+
+
+class Tsv(Csv):
+    """The same with tabs, whatever the file's name says."""
+
+    @property
+    def _delimiter(self) -> str:
+        return "\t"
 
 
 class _Head(io.RawIOBase):

@@ -109,14 +109,18 @@ def _with_constants(file: File, names: Sequence[str], share: ReadShare) -> Itera
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def files_source(data: Any, name: str, declared: pa.Schema | None = None) -> Files:
+def files_source(
+    data: Any, name: str, declared: pa.Schema | None = None, usual: type[File] | None = None
+) -> Files:
     """The source of a path, a folder, a pattern or a list of them.
 
-    `declared` are the columns of JSON lines, which their first lines tell otherwise.
+    `declared` are the columns of JSON lines, which their first lines tell otherwise; `usual` is the
+    format of files whose names don't say it.
     """
     patterns = data if isinstance(data, list | tuple) else [data]
-    found = [p for each in patterns for p in places(os.fsdecode(each), name, has_format)]
-    files = _with_hive([_described(place, name, declared) for place in found])
+    is_known = has_format if usual is None else (lambda path: True)
+    found = [p for each in patterns for p in places(os.fsdecode(each), name, is_known)]
+    files = _with_hive([_described(place, name, declared, usual) for place in found])
     schema = _common_schema(files, name)
     files = [replace(file, schema=_without_nulls(file.schema, schema)) for file in files]
     return sum_of(files, schema, name)
@@ -166,10 +170,15 @@ def _sum(hints: Iterable[int | None]) -> int | None:
     return None if None in known else sum(hint for hint in known if hint is not None)
 
 
-def _described(place: Place, name: str, declared: pa.Schema | None = None) -> File:
+def _described(
+    place: Place, name: str, declared: pa.Schema | None, usual: type[File] | None
+) -> File:
     where = f"{name}: file {place.path!r}"
     size_of(place, where)  # what is not there is told first
-    kind = sniffed(place) if place.held is not None else format_of(place.path, where)
+    if usual is not None and not has_format(place.path):
+        kind = usual
+    else:
+        kind = sniffed(place) if place.held is not None else format_of(place.path, where)
     return described_file(place, name, kind, declared if kind is JsonLines else None)
 
 

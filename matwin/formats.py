@@ -21,8 +21,9 @@ from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
 
 from . import jsonl
-from .csv_file import Csv
+from .csv_file import Csv, Tsv
 from .file import COMPRESSED, File
+from .hints import did_you_mean
 from .ipc import batches as ipc_batches
 from .ipc import can_be_cut, largest_batch
 from .ipc_layout import is_little_endian, is_stream
@@ -125,6 +126,20 @@ _FORMATS: dict[str, type[File]] = {
 }  # fmt: skip
 
 
+_WORDS: dict[str, type[File]] = {
+    "parquet": Parquet, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "arrow": Ipc,
+}  # fmt: skip
+
+
+def format_named(word: str) -> type[File]:
+    """The format of that name; the other endings of its files are names too."""
+    found = _WORDS.get(word.lower()) or _FORMATS.get(f".{word.lower()}")
+    if found is None:
+        near = did_you_mean(word, _WORDS)
+        raise InputError(f"the input format {word!r} is none of {', '.join(_WORDS)}{near}")
+    return found
+
+
 def has_format(path: str) -> bool:
     """Whether a file's name says its format."""
     return _kind(path) is not None
@@ -143,7 +158,8 @@ def format_of(path: str, where: str) -> type[File]:
     if kind is None:
         raise InputError(
             f"{where}: its suffix is none of {', '.join(_FORMATS)} or .csv.gz, so its format is "
-            "not known; rename it, or read it with pyarrow and pass the reader"
+            "not known; rename it, or read it with pyarrow and pass the reader (on the command "
+            "line: say it with --input-format)"
         )
     return kind
 

@@ -15,12 +15,11 @@ import matwin
 from matwin.outputs import check_outputs
 from matwin.report import Report
 from matwin.sinks import write
-from matwin.sources import source_of
 from matwin.storage.errors import InputError
 
 from .join import ROWS_SHOWN, said, summary_of, tell_summary
 from .progress import Progress
-from .words import names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
+from .words import inputs_of, names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
 
 _ON = "write for example --on t or --on t:ts"
 _BY = "write for example --by room or --by room:raum"
@@ -28,7 +27,7 @@ _BY = "write for example --by room or --by room:raum"
 
 def run(args: argparse.Namespace) -> int:
     """Join, write and sum up."""
-    left, right = source_of(args.left, "left"), source_of(args.right, "right")
+    left, right = inputs_of(args)
     _check_on(args.on)
     on = names_of(args.on, "--on", _ON)
     arguments: dict[str, Any] = {

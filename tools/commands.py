@@ -29,12 +29,18 @@ class Command:
 
 
 def _bench(name: str, text: str, *examples: str) -> Command:
-    module = f"matwin.tools.bench.{name.replace('-', '_')}"
-    return Command(module, text, examples or (f"matwin bench {name} --quick",))
+    word = name.replace("-", "_")
+    declared = "suite" if word in ("epsilon", "bestmatch") else word
+    examples = examples or (f"matwin bench {name} --quick",)
+    return Command(
+        f"matwin.tools.bench.{word}", text, (*examples, f"{examples[0]} -q --json"),
+        ("matwin.tools.bench.arguments", f"configure_{declared}"),
+    )  # fmt: skip
 
 
 def _trace(name: str, text: str, *examples: str) -> Command:
-    return Command(f"matwin.tools.trace.{name}", text, examples)
+    declared = ("matwin.tools.trace.arguments", f"configure_{name}")
+    return Command(f"matwin.tools.trace.{name}", text, examples, declared)
 
 
 COMMANDS: dict[Words, Command] = {
@@ -86,12 +92,14 @@ COMMANDS: dict[Words, Command] = {
     ("demo",): Command(
         "matwin.tools.demo",
         "show MatWin at work on a small example",
-        ("matwin demo", "matwin demo --rows 20000"),
+        ("matwin demo", "matwin demo --rows 20000", "matwin demo -o demo.html --json"),
+        (ARGUMENTS, "configure_demo"),
     ),
     ("warm",): Command(
         "matwin.tools.warm",
         "compile all kernels now, so that no join has to",
         ("matwin warm", "matwin warm --json"),
+        (ARGUMENTS, "configure_warm"),
     ),
     ("trace", "summary"): _trace(
         "summary",

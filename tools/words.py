@@ -24,6 +24,9 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.file import File
+from matwin.files import files_source
+from matwin.formats import format_named
 from matwin.orders import order_of
 from matwin.question import Question
 from matwin.sources import Source, source_of
@@ -67,7 +70,7 @@ class Asked:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Asked:
         """What the words mean, checked against the columns of both files."""
-        left, right = source_of(args.left, "left"), source_of(args.right, "right")
+        left, right = inputs_of(args)
         arguments = arguments_of(args, left.schema, right.schema)
         question = question_of(left.schema, right.schema, best=args.pairs == "best", **arguments)
         return cls(left, right, question, arguments, options_given(args))
@@ -77,6 +80,22 @@ class Asked:
         join: Any = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
         found: matwin.Result = join(self.left, self.right, **self.arguments, **self.options, **more)
         return found
+
+
+def inputs_of(args: argparse.Namespace) -> tuple[Source, Source]:
+    """The sources of both sides."""
+    usual = usual_format(args)
+    return input_of(args.left, "left", usual), input_of(args.right, "right", usual)
+
+
+def usual_format(args: argparse.Namespace) -> type[File] | None:
+    """The format of files whose names don't say it."""
+    return None if args.input_format is None else format_named(args.input_format)
+
+
+def input_of(path: str, name: str, usual: type[File] | None) -> Source:
+    """The source of a file, folder or pattern."""
+    return source_of(path, name) if usual is None else files_source(path, name, usual=usual)
 
 
 def options_given(args: argparse.Namespace) -> dict[str, Any]:
