@@ -94,12 +94,19 @@ def size_of(place: Place, where: str) -> int:
     try:
         found = Path(place.local).stat()
     except FileNotFoundError as e:
-        raise InputError(f"{where} is not there{_near(place.local)}") from e
+        raise InputError(f"{where} is not there{_near_uri(place.path)}{_near(place.local)}") from e
     except (OSError, ValueError) as e:
         raise InputError(f"{where} can't be opened: {e}") from e
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{where} is not a regular file; read it with pyarrow and pass the reader")
     return found.st_size
+
+
+def _near_uri(path: str) -> str:
+    """A question for a URI with a slash too few."""
+    scheme, slash, rest = path.partition(":/")
+    is_uri = slash and scheme.isalnum() and len(scheme) > 1 and not rest.startswith("/")
+    return f" (did you mean '{scheme}://{rest}'?)" if is_uri else ""
 
 
 def _near(path: str) -> str:

@@ -49,7 +49,8 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
         metavar="RIGHT",
         help=FILES,
     )
-    add("--on", metavar="COLUMN[:COLUMN]", required=True, help="the column to be near in")
+    add("--on", action="append", metavar="COLUMN[:COLUMN]", required=True,
+        help="the column to be near in")  # fmt: skip
     add("--by", action="append", metavar="COLUMN[:COLUMN]", help="equality key; again for more")
     add("--tolerance", metavar="LIMIT", help="how far away a match may be (5min, 0.5); any "
         "distance if left out")  # fmt: skip

@@ -11,6 +11,8 @@ import argparse
 import time
 from typing import Any
 
+import pyarrow as pa
+
 import matwin
 from matwin.outputs import check_outputs
 from matwin.report import Report
@@ -19,20 +21,27 @@ from matwin.storage.errors import InputError
 
 from .join import ROWS_SHOWN, said, summary_of, tell_summary
 from .progress import Progress
-from .words import inputs_of, names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
+from .words import (
+    by_of,
+    inputs_of,
+    names_of,
+    options_given,
+    outputs_of,
+    split,
+    suffixes_of,
+    tolerance_of,
+)
 
 _ON = "write for example --on t or --on t:ts"
-_BY = "write for example --by room or --by room:raum"
 
 
 def run(args: argparse.Namespace) -> int:
     """Join, write and sum up."""
     left, right = inputs_of(args)
-    _check_on(args.on)
-    on = names_of(args.on, "--on", _ON)
+    on = names_of(_one_on(args.on, left.schema), "--on", _ON)
     arguments: dict[str, Any] = {
         "on": on,
-        "by": [names_of(text, "--by", _BY) for text in args.by or ()],
+        "by": by_of(args.by, left.schema),
         "direction": args.direction,
         "ties": args.ties,
         "how": args.how,
@@ -61,11 +70,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_on(text: str) -> None:
-    """Refuse what `matwin join` would take."""
+def _one_on(texts: list[str], schema: pa.Schema) -> str:
+    """The one column; what `matwin join` would take is refused."""
+    text = texts[0]
+    if len(texts) > 1 or ("," in text and text not in schema.names):
+        raise InputError(
+            f"--on {' --on '.join(texts)}: an as-of join has one column to be near in; those that "
+            "must be equal go to --by, and `matwin join` is near in several"
+        )
     name, limit = split(text, "=")
     if limit is not None:
         raise InputError(
             f"--on {text!r}: an as-of join has its limit apart; write --on {name} --tolerance "
             f"{limit or '5min'}"
         )
+    return text
