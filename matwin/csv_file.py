@@ -142,6 +142,7 @@ def _head(text: Any) -> pa.BufferReader:
 def longest_row(text: Any) -> int:
     """The bytes of the longest row of a CSV text, line breaks in quotes included.
 
+    >>> import io
     >>> longest_row(io.BytesIO(b'a,b\\n1,"x\\ny"\\n22,z'))
     8
     """
