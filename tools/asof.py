@@ -19,7 +19,7 @@ from matwin.report import Report
 from matwin.sinks import write
 from matwin.storage.errors import InputError
 
-from .join import ROWS_SHOWN, said, summary_of, tell_summary
+from .join import ROWS_SHOWN, is_bar_wanted, said, summary_of, tell_summary
 from .progress import Progress
 from .words import (
     by_of,
@@ -58,12 +58,12 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(outputs_of(args), (args.left, args.right), overwrite=args.overwrite)
     started = time.monotonic()
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         found = matwin.asof_join(
             left, right, report=report, progress=progress.callback, **arguments
         )  # fmt: skip
         write(
-            found, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            progress.until_read(found), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     tell_summary(args, summary_of(report, time.monotonic() - started, None), None)

@@ -33,7 +33,7 @@ from matwin.storage.units import format_size
 from matwin.text import escaped
 
 from .follow import STDIN, Following
-from .join import EXACT_FILES, ROWS_SHOWN, said, summary_of
+from .join import EXACT_FILES, ROWS_SHOWN, is_bar_wanted, said, summary_of
 from .live import live_format, write_live
 from .progress import Progress
 from .spark_words import check_engine, spark_module
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     started = time.monotonic()
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         reader = asked.run(report=report, progress=_folding(progress))
         write(
-            reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            progress.until_read(reader), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     seconds = time.monotonic() - started

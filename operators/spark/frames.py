@@ -145,8 +145,7 @@ def output_type(question: Question, frames: Mapping[str, Frame]) -> StructType:
                 kind = _either(field.dataType, frames["right"].fields[name].dataType, shared[name])
             found.append(StructField(out, kind, nullable[out], field.metadata))
     if question.distances:
-        names = question.distance_names()
-        for name, attribute in zip(names, question.measured, strict=True):
+        for name, attribute in zip(question.distance_names(), question.measured, strict=True):
             found.append(StructField(name, distance_spark(attribute), True))
     return StructType(found)
 

@@ -335,6 +335,20 @@ def test_progress_leaves_nothing_but_the_summary(folder: Path) -> None:
     assert code == 0 and ANSI.sub("", shown).splitlines()[-1].startswith("chose")
 
 
+@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("words", [[], ["--format", "csv"]], ids=["table", "csv"])
+def test_rows_on_a_terminal_have_no_bar_among_them(
+    folder: Path, command: str, words: list[str]
+) -> None:
+    code, shown = on_terminal([command, *ASKED[command], *words], 200)
+    assert code == 0
+    # What a terminal shows: a line that is erased (ESC [2K) has left nothing.
+    lines = [ANSI.sub("", re.split(r"\x1b\[2K", line)[-1]) for line in shown.split("\n")]
+    assert not any("━" in line.rpartition("\r")[2] for line in lines if line.strip())
+    head = next(line for line in lines if re.search(r"\bt_left|\bt\b|\ba_t\b", line))
+    assert "━" not in head
+
+
 def test_help_into_a_closed_pipe_is_no_noise(folder: Path) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
