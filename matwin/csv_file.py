@@ -129,8 +129,8 @@ def _head(text: Any) -> pa.BufferReader:
     """The beginning of a text: the sample, and a block more to find the end of its last line.
 
     Without an end Arrow would read 32 blocks ahead, 256 MiB, while it looks at the first.  It is
-    memory of Arrow's own, so that no thread of Arrow's touches an object of Python's.  A process that
-    had looked at a CSV file was once aborted as it ended ("terminate called without an active
+    memory of Arrow's own, so that no thread of Arrow's touches an object of Python's.  A process
+    that had looked at a CSV file was once aborted as it ended ("terminate called without an active
     exception"); that such a thread was to blame is a guess, it could not be made to happen again.
     """
     pieces, left = [], 2 * CSV_SAMPLE_BYTES
