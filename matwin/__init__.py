@@ -10,7 +10,15 @@ Invariants: no module of the package is imported here at load time, so any layer
 siblings through the package without a loop; `__init__.pyi` says the same names to type checkers.
 """
 
+import os
 from importlib import import_module
+
+# In a checkout the other folders are next to this one, and Python finds this one first where it is
+# started there, whatever is installed.  Installed, they are inside, and nothing is added.
+_HERE = os.path.dirname(__file__)  # noqa: PTH120  (pathlib takes 5 ms to import)
+if not os.path.isdir(os.path.join(_HERE, "storage")):  # noqa: PTH112, PTH118
+    _ABOVE = os.path.dirname(_HERE)  # noqa: PTH120
+    __path__ += [_ABOVE, os.path.join(_ABOVE, "operators")]  # noqa: PTH118  (of matwin.spark)
 
 # public name -> module that defines it
 _NAMES = {

@@ -13,6 +13,7 @@ Every left row comes out once (`ties="all"` apart), in the order of the left inp
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -20,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.arrays import arrow_or_null, as_numpy
-from matwin.storage.columns import Int64s
+from matwin.storage.columns import Int64s, is_numeric, plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.units import Tolerance, shown
+from matwin.storage.units import Tolerance, in_units, shown
 
 from .bounds import Strict, negative, nonzero
 from .directions import Direction, Means
@@ -116,6 +117,7 @@ def asof_question(
     _one_of("how", how, HOWS)
     if not isinstance(on, str | tuple):
         raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
+    _check_tolerance(tolerance, left, on if isinstance(on, str) else on[0])
     limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
     return Question.of(
         left, right, on={on: limits}, by=by, how="left", best=True,
@@ -123,10 +125,23 @@ def asof_question(
     )  # fmt: skip
 
 
-def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
-    """What the tolerance says of ``right - left``."""
+def _check_tolerance(tolerance: Any, schema: pa.Schema, name: str) -> None:
+    """Refuse what is no distance, in the words in which it was given."""
     if isinstance(tolerance, tuple):
         raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
+    at = schema.get_field_index(name)
+    kind = plain_type(schema.field(at).type) if at >= 0 else None
+    if tolerance is None or kind is None or not is_numeric(kind):
+        return  # what is wrong with the column comes first
+    if in_units(tolerance, pa.field(name, kind), rounding=math.floor) < 0:
+        raise InputError(
+            f"tolerance={shown(tolerance)} is negative; it is a distance, so leave out the sign: "
+            "direction= says on which side a match may be"
+        )
+
+
+def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
+    """What the tolerance says of ``right - left``."""
     before = None if tolerance is None else negative(tolerance)
     if direction == "nearest":
         both = None if tolerance is None else (before, tolerance)

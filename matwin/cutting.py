@@ -120,12 +120,14 @@ class Cutting:
         self, cut: Cut, drawn: Sequence[Sequence[pa.RecordBatch]], totals: Sequence[float]
     ) -> dict[str, Sample]:
         samples = {}
+        told = [[self.values(cut, at, batch) for batch in some] for at, some in enumerate(drawn)]
+        # A side without rows has the numbers of the other: halos of floats are beyond integers.
+        kind = next((values.dtype for some in told for values in some), np.dtype(np.int64))
         for number, (name, batches) in enumerate(zip(self.names(), drawn, strict=True)):
-            none = np.empty(0, np.int64)
-            values = np.concatenate(
-                [self.values(cut, number, batch) for batch in batches] or [none]
+            values = np.concatenate(told[number] or [np.empty(0, kind)])
+            hashes = np.concatenate(
+                [self.hashes(number, batch) for batch in batches] or [np.empty(0, np.int64)]
             )
-            hashes = np.concatenate([self.hashes(number, batch) for batch in batches] or [none])
             weights = np.full(len(values), totals[number] / max(len(values), 1))
             # A dozen layouts are tried, and each looks the values up, in order more cheaply.
             order = np.argsort(values)

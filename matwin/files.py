@@ -1,306 +1,35 @@
-"""Files as sources: Parquet, CSV, JSON lines and Arrow IPC, alone, in lists, folders, by a pattern.
+"""Files as sources: one, several in a list, those of a folder or of a pattern.
 
     "day*.parquet"  ─▶  [day1, day2, …]  ─▶  one schema  ─▶  batches, file after file
                     └── places.py, on this machine or in an object store
 
-Each format is a class that knows a file's columns without reading its rows, and reads them in
-portions of bytes (`shares.py`): Parquet by its pages (`parquet.py`), Arrow IPC by its buffers
-(`ipc.py`), CSV in blocks, which a row must fit, of 1 MiB at most or more in large budgets, JSON
-lines by lines (`jsonl.py`).
-
 Invariants:
 * The files of one list have the same column names.  Their types are brought to a common one that
   holds every value, each value checked, or it is an error that names the file.
-* A file that can't be read, from its name to its last byte, is an `InputError` with the name of
-  source and file.
-
 * Columns that folders tell (`key=value/`) are whole numbers if all values are, else text.  A column
   of that name in the file itself stands.
-
-Left out: CSV types that show only late: they come from the first 8 MiB.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 
-from matwin.storage.errors import InputError, MatwinError
-from matwin.storage.machine import release_unused
+from matwin.storage.errors import InputError
 from matwin.storage.names import listed
-from matwin.storage.units import format_size
 
-from . import jsonl
-from .hints import did_you_mean
-from .ipc import batches as ipc_batches
-from .ipc import can_be_cut, largest_batch
-from .ipc_layout import is_little_endian, is_stream
-from .parquet import Reader, described, row_groups
+from .csv_file import Csv
+from .file import File, described_file, reading, size_of
+from .formats import JsonLines, format_of, has_format, sniffed
 from .places import Place, places
-from .reading import Source, checked_schema, first_line, sliced, validated
+from .reading import Source, first_line, sliced, validated
 from .row_groups import RowGroup, are_alike
 from .shares import ReadShare
-
-CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**20
-NAMES_MAX = 10_000  # of a folder, when a file is missing
-CSV_BLOCKS_AHEAD = 32
-CSV_SAMPLE_BYTES = 8 * 2**20
-
-_LONG_ROW = ("straddl", "Empty CSV file or block")
-"""What Arrow says of a row that is longer than a block; the latter where it is the header."""
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-
-
-@dataclass(frozen=True)
-class File(ABC):
-    """One file: where it is, and what it says of itself."""
-
-    place: Place
-    size: int
-    name: str
-    """How errors call the source."""
-    schema: Any = None
-    bytes_hint: int | None = None
-    rows_hint: int | None = None
-    groups: tuple[int, ...] | None = None
-    """The row groups that are read, where a format has them; None: all."""
-    is_declared: bool = False
-    """Whether somebody has said what the columns are, where the file itself does not."""
-    constants: tuple[tuple[str, pa.Scalar], ...] = ()
-    """Columns that the file does not have, and what they are in all its rows."""
-
-    @property
-    def path(self) -> str:
-        """How messages call the file."""
-        return self.place.path
-
-    @abstractmethod
-    def described(self) -> File:
-        """The file with its schema, and with its size where that is cheap to know."""
-
-    @abstractmethod
-    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        """Its rows, with at least these columns."""
-
-    def row_groups(self, column: str) -> list[RowGroup] | None:
-        """What the file says of a column without being read; None: nothing."""
-        return None
-
-    def explained(self, error: str) -> str:
-        """What Arrow says of a failure, and what to do about it."""
-        return f"{error}; is the file whole and of this format?"
-
-
-class Parquet(File):
-    """Columns in row groups; a row group is decoded piece by piece."""
-
-    def described(self) -> File:
-        schema, size, rows = described(self.place)
-        return replace(self, schema=schema, bytes_hint=size, rows_hint=rows)
-
-    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        with (
-            self.place.bytes() as get,
-            Reader(self.place, get, columns, share, self.groups) as reader,
-        ):
-            yield from reader.batches()
-
-    def row_groups(self, column: str) -> list[RowGroup] | None:
-        return row_groups(self.place, column)
-
-
-class Csv(File):
-    """Text with a header line, perhaps compressed."""
-
-    def _opened(self, text: Any, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
-        delimiter = "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
-        types = {} if self.schema is None else {f.name: f.type for f in self.schema}
-        return pa_csv.open_csv(
-            text,
-            # Without threads the rows are counted in messages, and no blocks are read ahead.
-            read_options=pa_csv.ReadOptions(block_size=block_bytes, use_threads=False),
-            # A quoted line break may fall on the edge of a block; looking for them costs nothing.
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(column_types=types, include_columns=columns),
-        )
-
-    def described(self) -> File:
-        is_compressed = self.path.lower().endswith(COMPRESSED)
-        with self._text() as text, self._opened(_head(text), CSV_SAMPLE_BYTES) as reader:
-            schema = reader.schema
-        del reader
-        release_unused()  # the sample, which took several times its size
-        return replace(self, schema=schema, bytes_hint=None if is_compressed else self.size)
-
-    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        # Arrow reads 32 blocks ahead, so they are small, and grow where a row is longer than one.
-        block = max(CSV_BLOCK_BYTES_MIN, min(share.portion_bytes // 2, CSV_BLOCK_BYTES))
-        done = 0
-        while True:
-            try:
-                for batch in self._rest(columns, block, done):
-                    done += batch.num_rows
-                    yield batch
-                return
-            except pa.ArrowInvalid as e:
-                if not any(words in str(e) for words in _LONG_ROW):
-                    raise
-                block = self._larger(block, share)
-
-    def _rest(self, columns: Sequence[str], block: int, first: int) -> Iterator[pa.RecordBatch]:
-        """The rows from a number on."""
-        with self._text() as text, self._opened(text, block, columns) as reader:
-            for batch in reader:
-                if first < batch.num_rows:
-                    yield batch.slice(first)
-                first = max(first - batch.num_rows, 0)
-
-    def _larger(self, block: int, share: ReadShare) -> int:
-        """A block for rows that are longer than this one, if the share has room for it."""
-        # The blocks ahead are open while rows are read, as Parquet's pages are.
-        largest = share.whole_bytes // CSV_BLOCKS_AHEAD
-        if block < largest:
-            return min(2 * block, largest)
-        with self._text() as text:
-            size = longest_row(text)
-        raise share.refusal(
-            f"file {self.path!r}: a row takes {format_size(size)} and 32 of them are read ahead",
-            max(size, largest + 1) * CSV_BLOCKS_AHEAD,
-            "write it as Parquet",
-        )
-
-    def _text(self) -> Any:
-        return self.place.text()
-
-    def explained(self, error: str) -> str:
-        named = re.sub(r"In CSV column #(\d+): ", self._column_name, error)
-        if "conversion error" in error:
-            return (
-                f"{named}; types come from the first 8 MiB of the file: write it as Parquet, or "
-                "pass pyarrow.csv.open_csv(..., convert_options=...) with the column's type"
-            )
-        if "straddl" in error:
-            return f"a row is longer than {CSV_SAMPLE_BYTES} bytes; write the file as Parquet"
-        return super().explained(named)
-
-    def _column_name(self, match: re.Match[str]) -> str:
-        names = self.schema.names if self.schema is not None else []
-        number = int(match[1])
-        return f"column {names[number]!r}: " if number < len(names) else match[0]
-
-
-def _head(text: Any) -> pa.BufferReader:
-    """The beginning of a text: the sample, and a block more to find the end of its last line.
-    Without an end Arrow would read 32 blocks ahead, 256 MiB, while it looks at the first.
-
-    In Arrow's memory, for a thread of Arrow's still reads it when the schema is there.  If Python
-    had to be asked for it, and was ending, that thread would abort the process."""
-    return pa.BufferReader(text.read_buffer(2 * CSV_SAMPLE_BYTES))
-
-
-def longest_row(text: Any) -> int:
-    """The bytes of the longest row of a CSV text, line breaks in quotes included.
-
-    >>> import io
-    >>> longest_row(io.BytesIO(b'a,b\\n1,"x\\ny"\\n22,z'))
-    8
-    """
-    longest = start = at = quotes = 0
-    while data := text.read(CSV_BLOCK_BYTES):
-        found = np.frombuffer(data, np.uint8)
-        inside = (quotes + np.cumsum(found == ord('"'))) & 1
-        ends = at + 1 + np.flatnonzero((found == ord("\n")) & (inside == 0))
-        longest = max(longest, int(np.diff(ends, prepend=start).max(initial=0)))
-        start, quotes = int(ends[-1]) if len(ends) else start, int(inside[-1])
-        at += len(data)
-    return max(longest, at - start)
-
-
-class Ipc(File):
-    """Arrow's own format, as a file (with a directory at its end) or as a stream."""
-
-    def _opened(self, columns: Sequence[str] | None) -> Iterator[Any]:
-        """The schema, then the batches, decoded by Arrow as they were written."""
-        options = pa.ipc.IpcReadOptions()
-        if columns is not None:
-            options.included_fields = [self.schema.get_field_index(name) for name in columns]
-        with self.place.bytes() as get:
-            is_plain = is_stream(get, self.size)
-        with self.place.file() as file:
-            if is_plain:
-                reader = pa.ipc.open_stream(file, options=options)
-                yield reader.schema
-                yield from reader
-            else:
-                directory = pa.ipc.open_file(file, options=options)
-                yield directory.schema
-                yield from map(directory.get_batch, range(directory.num_record_batches))
-
-    def described(self) -> File:
-        schema = next(self._opened(None))
-        return replace(self, schema=schema, bytes_hint=self.size)
-
-    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        with self.place.bytes() as get:
-            schema = next(self._opened(None))
-            is_cut = all(can_be_cut(field.type) for field in schema)
-            if is_cut and is_little_endian(get, self.size):
-                yield from ipc_batches(get, self.size, schema, columns, share, self.path)
-                return
-            self._check_size(largest_batch(get, self.size), share)
-        batches = self._opened(columns)
-        next(batches)
-        yield from batches
-
-    def _check_size(self, largest: int, share: ReadShare) -> None:
-        if largest > share.whole_bytes:
-            raise share.refusal(
-                f"file {self.path!r}: a batch takes {format_size(largest)} and, with its "
-                "dictionaries, unions or runs, can only be read whole",
-                largest, "write smaller batches",
-            )  # fmt: skip
-
-
-class JsonLines(File):
-    """One object on each line, perhaps compressed."""
-
-    @property
-    def _where(self) -> str:
-        return f"{self.name}: file {self.path!r}"
-
-    def described(self) -> File:
-        is_compressed = self.path.lower().endswith(COMPRESSED)
-        hint = None if is_compressed else self.size
-        if self.schema is not None:
-            return replace(self, bytes_hint=hint)
-        with self.place.lines() as lines:
-            return replace(self, schema=jsonl.told_schema(lines, self._where), bytes_hint=hint)
-
-    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
-        own = [field for field in self.schema if field.name not in dict(self.constants)]
-        reading = jsonl.Reading(self._where, pa.schema(own), self.is_declared)
-        with self.place.lines() as lines:
-            yield from jsonl.batches(lines, reading, share.portion_bytes)
-
-
-_FORMATS: dict[str, type[File]] = {
-    ".parquet": Parquet, ".pq": Parquet,
-    ".csv": Csv, ".tsv": Csv,
-    ".jsonl": JsonLines, ".ndjson": JsonLines, ".json": JsonLines,
-    ".arrow": Ipc, ".ipc": Ipc, ".feather": Ipc, ".arrows": Ipc,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -328,7 +57,7 @@ class Files(Source):
             where = f"{self.name}: file {file.path!r}"
             batches = _with_constants(file, names, self.share)
             while True:
-                with _reading(file, where):
+                with reading(file, where):
                     batch = next(batches, None)
                 if batch is None:
                     break
@@ -380,14 +109,18 @@ def _with_constants(file: File, names: Sequence[str], share: ReadShare) -> Itera
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def files_source(data: Any, name: str, declared: pa.Schema | None = None) -> Files:
+def files_source(
+    data: Any, name: str, declared: pa.Schema | None = None, usual: type[File] | None = None
+) -> Files:
     """The source of a path, a folder, a pattern or a list of them.
 
-    `declared` are the columns of JSON lines, which their first lines tell otherwise.
+    `declared` are the columns of JSON lines, which their first lines tell otherwise; `usual` is the
+    format of files whose names don't say it.
     """
     patterns = data if isinstance(data, list | tuple) else [data]
-    found = [p for each in patterns for p in places(os.fsdecode(each), name, has_format)]
-    files = _with_hive([_described(place, name, declared) for place in found])
+    is_known = has_format if usual is None else (lambda path: True)
+    found = [p for each in patterns for p in places(os.fsdecode(each), name, is_known)]
+    files = _with_hive([_described(place, name, declared, usual) for place in found])
     schema = _common_schema(files, name)
     files = [replace(file, schema=_without_nulls(file.schema, schema)) for file in files]
     return sum_of(files, schema, name)
@@ -437,93 +170,16 @@ def _sum(hints: Iterable[int | None]) -> int | None:
     return None if None in known else sum(hint for hint in known if hint is not None)
 
 
-def _described(place: Place, name: str, declared: pa.Schema | None = None) -> File:
-    where = f"{name}: file {place.path!r}"
-    _size(place, where)  # what is not there is told first
-    kind = _sniffed(place) if place.held is not None else _format(place.path, where)
-    return described_file(place, name, kind, declared if kind is JsonLines else None)
-
-
-def _near(path: str) -> str:
-    """A question for a file of a similar name in the same folder."""
-    try:
-        names = [other.name for other in islice(Path(path).parent.iterdir(), NAMES_MAX)]
-    except (OSError, ValueError):
-        return ""
-    return did_you_mean(Path(path).name, names)
-
-
-def described_file(
-    place: Place, name: str, kind: Callable[..., File], declared: pa.Schema | None = None
+def _described(
+    place: Place, name: str, declared: pa.Schema | None, usual: type[File] | None
 ) -> File:
-    """A file of a format, with what it says of itself."""
     where = f"{name}: file {place.path!r}"
-    file = kind(place, _size(place, where), name, declared, is_declared=declared is not None)
-    with _reading(file, where):
-        file = file.described()
-    checked_schema(file.schema, where)
-    return file
-
-
-def _size(place: Place, where: str) -> int:
-    if place.local is None:
-        about = place.system.get_file_info(place.inner)
-        if about.size is None:
-            raise InputError(f"{where} is not there")
-        return int(about.size)
-    try:
-        found = Path(place.local).stat()
-    except FileNotFoundError as e:
-        raise InputError(f"{where} is not there{_near(place.local)}") from e
-    except (OSError, ValueError) as e:
-        raise InputError(f"{where} can't be opened: {e}") from e
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{where} is not a regular file; read it with pyarrow and pass the reader")
-    return found.st_size
-
-
-def has_format(path: str) -> bool:
-    """Whether a file's name says its format."""
-    return _kind(path) is not None
-
-
-def _kind(path: str) -> type[File] | None:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    is_compressed = bool(suffixes) and suffixes[-1] in COMPRESSED
-    kind = _FORMATS.get("".join(suffixes[-2:-1] if is_compressed else suffixes[-1:]))
-    return kind if not is_compressed or kind in (Csv, JsonLines) else None
-
-
-def _format(path: str, where: str) -> type[File]:
-    kind = _kind(path)
-    if kind is None:
-        raise InputError(
-            f"{where}: its suffix is none of {', '.join(_FORMATS)} or .csv.gz, so its format is "
-            "not known; rename it, or read it with pyarrow and pass the reader"
-        )
-    return kind
-
-
-def _sniffed(place: Place) -> type[File]:
-    """The format that the first bytes tell, of a file without a name."""
-    with place.bytes() as get:
-        start = get(0, 6)
-    if start[:4] == b"PAR1":
-        return Parquet
-    if start == b"ARROW1" or start[:4] == b"\xff\xff\xff\xff":
-        return Ipc
-    with place.lines() as lines:
-        return JsonLines if lines.read(64).lstrip()[:1] == b"{" else Csv
-
-
-@contextmanager
-def _reading(file: File, where: str) -> Iterator[None]:
-    try:
-        yield
-    except MatwinError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, EOFError) as e:
-        raise InputError(f"{where}: {file.explained(first_line(e))}") from e
+    size_of(place, where)  # what is not there is told first
+    if usual is not None and not has_format(place.path):
+        kind = usual
+    else:
+        kind = sniffed(place) if place.held is not None else format_of(place.path, where)
+    return described_file(place, name, kind, declared if kind is JsonLines else None)
 
 
 def _common_schema(files: list[File], name: str) -> pa.Schema:

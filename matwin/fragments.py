@@ -29,7 +29,10 @@ import pyarrow.dataset as ds
 import pyarrow.json as pa_json
 from pyarrow.fs import LocalFileSystem
 
-from .files import Csv, File, Ipc, Parquet, described_file, with_columns
+from .csv_file import Csv
+from .file import File, described_file
+from .files import with_columns
+from .formats import Ipc, Parquet
 from .places import Place
 
 

@@ -191,6 +191,11 @@ def system_of(uri: str, name: str) -> tuple[Any, str]:
     try:
         return FileSystem.from_uri(uri)  # type: ignore[no-any-return]
     except (pa.ArrowException, OSError, ValueError, TypeError, ImportError) as e:
+        if uri.startswith(("http://", "https://")):
+            raise InputError(
+                f"{name}: {shown(uri)!r} is on the web, which is not read from; download it first, "
+                "or on the command line: curl URL | matwin join - …"
+            ) from e
         raise InputError(
             f"{name}: {shown(uri)!r} is in no file system that Arrow can open: {first_line(e)}"
         ) from e

@@ -20,7 +20,8 @@ import pyarrow.dataset as ds
 
 from matwin.storage.errors import InputError
 
-from .files import File, sum_of
+from .file import File
+from .files import sum_of
 from .filtered import Filtered, columns_of
 from .fragments import file_of
 from .reading import Source, checked_schema, first_line, read

@@ -109,9 +109,20 @@ def format_of(out: str | None, format: str | None) -> str:
         word = (path.with_suffix("") if is_packed else path).suffix.lower().removeprefix(".")
     if word not in _FORMATS:
         asked = f"the format {format!r}" if format is not None else f"the suffix of {out!r}"
+        if not word:
+            raise InputError(_without_suffix(str(out)))
         near = did_you_mean(word, _FORMATS)
         raise InputError(f"{asked} is none of {', '.join(_FORMATS)}{near}")
     return _FORMATS[word]
+
+
+def _without_suffix(out: str) -> str:
+    if out and Path(out).is_dir():
+        return f"{out!r} is a folder; name a file in it, such as {out.rstrip('/')}/rows.parquet"
+    return (
+        f"the name {out!r} has no suffix that says its format; write for example {out}.parquet, or "
+        f"say it with format= or --format: {', '.join(_FORMATS)}"
+    )
 
 
 def compression_of(out: str, kind: str) -> str | None:

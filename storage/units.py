@@ -53,7 +53,8 @@ _NANOSECONDS: dict[str, int | Fraction] = {
 """By NumPy's names of units; Arrow's are among them."""
 _WORDS = {
     "ns": "ns", "us": "us", "µs": "us", "μs": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s",
-    "m": "m", "min": "m", "mins": "m", "h": "h", "hour": "h", "hours": "h",
+    "second": "s", "seconds": "s", "m": "m", "min": "m", "mins": "m", "minute": "m",
+    "minutes": "m", "h": "h", "hour": "h", "hours": "h",
     "d": "D", "day": "D", "days": "D", "w": "W", "week": "W", "weeks": "W",
 }  # fmt: skip
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)\s*")
@@ -255,8 +256,15 @@ def limits_of(tolerance: Any, field: pa.Field) -> tuple[int | float, int | float
         hi = in_units(tolerance, field, rounding=math.floor)
         lo = -hi
         if hi < 0:
-            raise InputError(f"column {field.name!r}: the tolerance {shown(tolerance)} is negative")
+            raise InputError(
+                f"column {field.name!r}: the tolerance {shown(tolerance)} is negative; it is a "
+                "distance to either side, so leave out the sign, or give both ends of right - left "
+                "(on the command line -10min..0s)"
+            )
     if lo > hi:
         told = f"from {lo} to {hi}" if isinstance(tolerance, Counts) else shown(tolerance)
-        raise InputError(f"column {field.name!r}: the tolerance {told} admits nothing")
+        raise InputError(
+            f"column {field.name!r}: the tolerance {told} admits nothing: its lower end comes "
+            "first and must not be above the upper one"
+        )
     return lo, hi

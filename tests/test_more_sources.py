@@ -30,6 +30,7 @@ from matwin.shares import ReadShare
 from matwin.sinks import write
 from matwin.sources import source_of, two_sources
 from matwin.storage.errors import InputError
+from matwin.tools.cli import main
 
 # ── datasets ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -362,6 +363,45 @@ def test_a_join_of_objects(store: str) -> None:
     out = f"s3://bucket/join/out.csv.gz{store}"
     matwin.epsilon_join(uri, uri, on={"t": 0}).write(out)
     assert rows_of(source_of(out, "left")).num_rows == TABLE.num_rows
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv.gz", "out.jsonl", "out.arrow"])
+@pytest.mark.parametrize("command", ["join", "asof", "window-join"])
+def test_objects_on_the_command_line(
+    store: str, command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(TABLE.to_reader(), f"s3://bucket/cli/a.parquet{store}", overwrite=True)
+    uri, out = f"s3://bucket/cli/a.parquet{store}", f"s3://bucket/cli/{command}/{name}{store}"
+    words = {
+        "join": [uri, uri, "--on", "t=0", "--pairs", "all"],
+        "asof": [uri, uri, "--on", "t"],
+        "window-join": [f"a={uri}", f"b={uri}", "--time", "t", "--window", "a,b=0..0"],
+    }
+    asked = [command, *words[command], "-o", out]
+    assert main([*asked, "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["rows_out"] == TABLE.num_rows and told.err == ""
+    assert rows_of(source_of(out, "left")).num_rows == TABLE.num_rows
+    assert main([*asked, "-q"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main([*asked, "-q", "--overwrite"]) == 0
+    assert main([*asked[:-1], uri, "-q", "--overwrite"]) == 2
+    told = capsys.readouterr()
+    assert "is an input" in told.err and "secret" not in told.err
+
+
+def test_a_bucket_that_is_not_there_on_the_command_line(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    closed = store.replace("&allow_bucket_creation=true", "")
+    for words in ([path, f"s3://nobody/a.parquet{closed}"], [path, path]):
+        asked = ["join", *words, "--on", "t=0", "-o", f"s3://nobody/o.csv{closed}", "-q"]
+        assert main(asked) == 2
+        told = capsys.readouterr()
+        assert told.err.startswith("matwin: error: ") and told.err.count("\n") == 1
+        assert "s3://nobody/" in told.err and "Traceback" not in told.err
 
 
 def test_a_join_that_fails_leaves_no_object(store: str) -> None:

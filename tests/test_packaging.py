@@ -4,6 +4,7 @@ import argparse
 import ast
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -83,6 +84,35 @@ def test_import_loads_nothing_heavy() -> None:
 def test_a_question_loads_no_compiler() -> None:
     """Numba takes longer to load than a bad argument takes to be refused."""
     assert "numba" not in modules_loaded_by("import matwin.question")
+
+
+IN_A_CHECKOUT = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")]
+sys.path[:] = ["", *(p for p in sys.path if p)]
+import matwin, matwin.storage, matwin.scheduler.reach, matwin.tools.trace.arguments
+import matwin.operators.wjoin.kernels, matwin.spark
+assert matwin.epsilon_join and matwin.storage.Store
+print(*{m.__file__ for n, m in sys.modules.items() if n.partition(".")[0] == "matwin"}, sep="\\n")
+"""
+
+
+def test_a_checkout_is_whole_by_itself() -> None:
+    """Python finds its folder first, whatever is installed, also a wheel that is not editable."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CHECKOUT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(Path(line).is_relative_to(ROOT) for line in done.stdout.split())
+
+
+def test_the_page_of_the_package_links_to_nothing_that_is_not_there() -> None:
+    page = runpy.run_path(str(ROOT / "setup.py"), run_name="read")["page"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = page(readme)
+    assert "](docs/" in readme and "](" not in shown
+    assert "docs/trace.png" in shown and "`asof_join`;" in shown
+    assert page("[a](https://a.b) [c](d.md)") == "[a](https://a.b) c"
 
 
 def test_public_names_resolve() -> None:

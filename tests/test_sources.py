@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from support import call_in_child
 
 import matwin
-from matwin.files import CSV_SAMPLE_BYTES
+from matwin.csv_file import CSV_SAMPLE_BYTES
 from matwin.shares import ReadShare
 from matwin.sources import ROWS_PER_BATCH, Source, source_of
 from matwin.storage.errors import BudgetError, InputError, StoreError

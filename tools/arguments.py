@@ -1,4 +1,4 @@
-"""The arguments of the joins on the command line, and examples of each.
+"""The arguments of the joins, the demo and `warm`; those of traces and benchmarks are with them.
 
     matwin join --help ──▶ arguments.py          what can be said: argparse and nothing else
     matwin join a b … ───▶ words.py, join.py     what it means, on Arrow and Numba
@@ -10,8 +10,11 @@ whose home is such a library are written once more here; a test compares them.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+DEMO_PAGE = Path("matwin-demo.html")
 MASTER = "local[*]"
+FILES = "file, folder, URI or glob in quotes; - is standard input"
 SHIPS = ("auto", "full", "partial")
 BESTMATCH_HOWS = ("inner", "left", "right", "full")
 EPSILON_HOWS = (*BESTMATCH_HOWS, "semi", "anti")
@@ -40,9 +43,14 @@ def configure_join(parser: argparse.ArgumentParser) -> None:
 def configure_asof(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin asof`."""
     add = parser.add_argument
-    add("left", metavar="LEFT", help="file, or a glob in quotes")
-    add("right", metavar="RIGHT", help="file, or a glob in quotes")
-    add("--on", metavar="COLUMN[:COLUMN]", required=True, help="the column to be near in")
+    add("left", metavar="LEFT", help=FILES)
+    add(
+        "right",
+        metavar="RIGHT",
+        help=FILES,
+    )
+    add("--on", action="append", metavar="COLUMN[:COLUMN]", required=True,
+        help="the column to be near in")  # fmt: skip
     add("--by", action="append", metavar="COLUMN[:COLUMN]", help="equality key; again for more")
     add("--tolerance", metavar="LIMIT", help="how far away a match may be (5min, 0.5); any "
         "distance if left out")  # fmt: skip
@@ -55,6 +63,7 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
     add("--how", choices=ASOF_HOWS, default="left",
         help="keep left rows without a match (left, the default) or not (inner)")  # fmt: skip
     add("--suffixes", metavar="LEFT,RIGHT", help="for names on both sides (nothing and _right)")
+    _configure_input(parser)
     _configure_output(parser)
     add("--explain", action="store_true", help="say what would be done, and stop")
     _configure_options(parser)
@@ -91,6 +100,36 @@ def configure_window_join(parser: argparse.ArgumentParser) -> None:
     _configure_spark(parser)
 
 
+def configure_demo(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `matwin demo`."""
+    add = parser.add_argument
+    add("--rows", type=int, metavar="N", help="only so many flights")
+    add("--memory", metavar="SIZE", default="4MiB", help="memory for the join (4MiB)")
+    add("--page-size", metavar="SIZE", default="32KiB", help="size of a page (32KiB)")
+    add("-o", "--output", type=Path, metavar="PAGE",
+        help=f"where the trace's page goes ({DEMO_PAGE}, made anew each time); the trace goes "
+        "next to it")  # fmt: skip
+    add("--overwrite", action="store_true", help="replace files that are there")
+    add("--json", action="store_true", help="print the summary as JSON, and no rows")
+    add("-q", "--quiet", action="store_true", help="say it by the exit code alone")
+
+
+def configure_warm(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `matwin warm`."""
+    parser.description = f"{parser.description} Run it once after an installation."
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+
+def _configure_input(parser: argparse.ArgumentParser) -> None:
+    """Declare what files are whose names don't say it."""
+    parser.add_argument(
+        "--input-format", metavar="FORMAT",
+        help="parquet, csv, tsv, jsonl or arrow: what standard input (-) is, and files whose names "
+        "don't say it; on Spark also what it reads besides",
+    )  # fmt: skip
+
+
 def _configure_output(parser: argparse.ArgumentParser) -> None:
     """Declare where the rows and the summary go."""
     add = parser.add_argument
@@ -102,8 +141,12 @@ def _configure_output(parser: argparse.ArgumentParser) -> None:
 
 def _configure_question(parser: argparse.ArgumentParser) -> None:
     """Declare what is asked."""
-    parser.add_argument("left", metavar="LEFT", help="file, or a glob in quotes")
-    parser.add_argument("right", metavar="RIGHT", help="file, or a glob in quotes")
+    parser.add_argument("left", metavar="LEFT", help=FILES)
+    parser.add_argument(
+        "right",
+        metavar="RIGHT",
+        help=FILES,
+    )
     add = parser.add_argument
     add("--on", action="append", metavar="COLUMN[:COLUMN][=LIMIT]", required=True,
         help="join attribute and how far apart (t=10min, x=0.5, t=-10min..0s for right - left); "
@@ -119,6 +162,7 @@ def _configure_question(parser: argparse.ArgumentParser) -> None:
     add("--keep-unmatched", action="store_true", help="keep rows without a partner")
     add("--distances", action="store_true", help="add a column with each attribute's distance")
     add("--suffixes", metavar="LEFT,RIGHT", help="for names on both sides (_left,_right)")
+    _configure_input(parser)
 
 
 def _configure_options(parser: argparse.ArgumentParser) -> None:
@@ -155,13 +199,15 @@ def _configure_streams(parser: argparse.ArgumentParser) -> None:
     add("--where", action="append", metavar="A.X,B.X=LIMIT", default=[],
         help="how far apart two other columns may be (a.x,b.x=0.5, a.x,b.x=0..2 for b.x - a.x); "
         "again for more")  # fmt: skip
+    _configure_input(parser)
 
 
 def _configure_following(parser: argparse.ArgumentParser) -> None:
     """Declare what is said of streams that grow."""
     group = parser.add_argument_group(
         "streams that grow",
-        "a=- is JSON lines on standard input, a=file.jsonl JSON lines in a file or a named pipe. A "
+        "a=- is JSON lines on standard input unless --input-format says otherwise, a=file.jsonl "
+        "JSON lines in a file or a named pipe. A "
         "pipe ends when its writers close it, a file when it is removed.",
     )
     add = group.add_argument
@@ -194,5 +240,4 @@ def _configure_spark(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
     add("--strips", type=int, metavar="N", help="into how many parts the work is divided")
     add("--ship", choices=SHIPS,
         help="shuffle rows whole (full), or first without payload (partial), or auto")  # fmt: skip
-    add("--input-format", metavar="FORMAT", help="format of the inputs, where names don't say it")
     return group

@@ -18,16 +18,23 @@ import matwin
 from matwin.outputs import check_outputs
 from matwin.report import Report
 from matwin.sinks import write
-from matwin.sources import source_of
 from matwin.storage.errors import InputError
 
-from .join import ROWS_SHOWN, said, summary_of, tell_summary
+from .join import ROWS_SHOWN, is_bar_wanted, said, summary_of, tell_summary
 from .progress import Progress
 from .spark_words import check_engine, spark_module
-from .words import names_of, options_given, outputs_of, split, suffixes_of, tolerance_of
+from .words import (
+    by_of,
+    inputs_of,
+    names_of,
+    options_given,
+    outputs_of,
+    split,
+    suffixes_of,
+    tolerance_of,
+)
 
 _ON = "write for example --on t or --on t:ts"
-_BY = "write for example --by room or --by room:raum"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if check_engine(args):
         code: int = spark_module("matwin.tools.spark_join").run_asof(args)
         return code
-    left, right = source_of(args.left, "left"), source_of(args.right, "right")
+    left, right = inputs_of(args)
     arguments = asof_arguments(args, left.schema, right.schema) | options_given(args)
     if args.explain:
         print(said("explanation", matwin.asof_join(left, right, **arguments).explain(), args))
@@ -43,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(outputs_of(args), (args.left, args.right), overwrite=args.overwrite)
     started = time.monotonic()
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         found = matwin.asof_join(
             left, right, report=report, progress=progress.callback, **arguments
         )  # fmt: skip
         write(
-            found, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            progress.until_read(found), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     tell_summary(args, summary_of(report, time.monotonic() - started, None), None)
@@ -57,11 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 def asof_arguments(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) -> dict[str, Any]:
     """The words as keyword arguments of the join."""
-    _check_on(args.on)
-    on = names_of(args.on, "--on", _ON)
+    on = names_of(_one_on(args.on, left), "--on", _ON)
     found: dict[str, Any] = {
         "on": on,
-        "by": [names_of(text, "--by", _BY) for text in args.by or ()],
+        "by": by_of(args.by, left),
         "direction": args.direction,
         "ties": args.ties,
         "how": args.how,
@@ -74,11 +80,18 @@ def asof_arguments(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) 
     return found
 
 
-def _check_on(text: str) -> None:
-    """Refuse what `matwin join` would take."""
+def _one_on(texts: list[str], schema: pa.Schema) -> str:
+    """The one column; what `matwin join` would take is refused."""
+    text = texts[0]
+    if len(texts) > 1 or ("," in text and text not in schema.names):
+        raise InputError(
+            f"--on {' --on '.join(texts)}: an as-of join has one column to be near in; those that "
+            "must be equal go to --by, and `matwin join` is near in several"
+        )
     name, limit = split(text, "=")
     if limit is not None:
         raise InputError(
             f"--on {text!r}: an as-of join has its limit apart; write --on {name} --tolerance "
             f"{limit or '5min'}"
         )
+    return text

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if argv is None:
         prepare()
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _spelt(list(sys.argv[1:] if argv is None else argv))
     signals = Signals()
     try:
         with signals:
@@ -58,6 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = EXIT_INTERRUPTED
     _forget_unwritten()
     return signals.code or status
+
+
+def _spelt(words: list[str]) -> list[str]:
+    """The words as they are declared: `matwin help join` is what many other commands have."""
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    return ["--version"] if words in (["version"], ["-V"]) else words
 
 
 def _guarded(words: list[str], signals: Signals) -> int:

@@ -29,12 +29,18 @@ class Command:
 
 
 def _bench(name: str, text: str, *examples: str) -> Command:
-    module = f"matwin.tools.bench.{name.replace('-', '_')}"
-    return Command(module, text, examples or (f"matwin bench {name} --quick",))
+    word = name.replace("-", "_")
+    declared = "suite" if word in ("epsilon", "bestmatch") else word
+    examples = examples or (f"matwin bench {name} --quick",)
+    return Command(
+        f"matwin.tools.bench.{word}", text, (*examples, f"{examples[0]} -q --json"),
+        ("matwin.tools.bench.arguments", f"configure_{declared}"),
+    )  # fmt: skip
 
 
 def _trace(name: str, text: str, *examples: str) -> Command:
-    return Command(f"matwin.tools.trace.{name}", text, examples)
+    declared = ("matwin.tools.trace.arguments", f"configure_{name}")
+    return Command(f"matwin.tools.trace.{name}", text, examples, declared)
 
 
 COMMANDS: dict[Words, Command] = {
@@ -86,12 +92,14 @@ COMMANDS: dict[Words, Command] = {
     ("demo",): Command(
         "matwin.tools.demo",
         "show MatWin at work on a small example",
-        ("matwin demo", "matwin demo --rows 20000"),
+        ("matwin demo", "matwin demo --rows 20000", "matwin demo -o demo.html --json"),
+        (ARGUMENTS, "configure_demo"),
     ),
     ("warm",): Command(
         "matwin.tools.warm",
         "compile all kernels now, so that no join has to",
         ("matwin warm", "matwin warm --json"),
+        (ARGUMENTS, "configure_warm"),
     ),
     ("trace", "summary"): _trace(
         "summary",
@@ -104,7 +112,7 @@ COMMANDS: dict[Words, Command] = {
     ),
     ("trace", "dump"): _trace(
         "dump",
-        "show one page, bytes beside meaning",
+        "show one page: its bytes and what they mean",
         "matwin trace dump walk.trace --window left --page 0",
     ),
     ("trace", "matrix"): _trace(
@@ -112,7 +120,7 @@ COMMANDS: dict[Words, Command] = {
     ),
     ("trace", "replay"): _trace(
         "replay",
-        "reckon what other budgets, modes and replacements would cost",
+        "estimate what other budgets, modes and replacements would cost",
         "matwin trace replay walk.trace --frames 4,8,16",
     ),
     ("trace", "diff"): _trace(
@@ -134,11 +142,11 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "schedule"): _bench(
         "schedule", "compare the page reads of every mode with the bound"
     ),
-    ("bench", "epsilon"): _bench("epsilon", "measure the ε-join beside DuckDB, scipy and Polars"),
-    ("bench", "asof"): _bench("asof", "measure the as-of join beside Polars and DuckDB"),
+    ("bench", "epsilon"): _bench("epsilon", "compare the ε-join with DuckDB, scipy and Polars"),
+    ("bench", "asof"): _bench("asof", "compare the as-of join with Polars and DuckDB"),
     ("bench", "start"): _bench("start", "measure a process's first join, cold and warm"),
     ("bench", "bestmatch"): _bench(
-        "bestmatch", "measure the bestmatch join beside DuckDB and nested loops"
+        "bestmatch", "compare the bestmatch join with DuckDB and nested loops"
     ),
     ("bench", "memory"): _bench("memory", "measure joins with a tenth of the data as memory"),
     ("bench", "ways"): _bench("ways", "measure every way of a join, and which one is taken"),
@@ -147,7 +155,7 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "paper-bestmatch"): _bench(
         "paper-bestmatch", "repeat the experiments of the bestmatch paper"
     ),
-    ("bench", "window"): _bench("window", "measure the window join beside DuckDB and Polars"),
+    ("bench", "window"): _bench("window", "compare the window join with DuckDB and Polars"),
     ("bench", "paper-window"): _bench(
         "paper-window", "repeat the experiments of the window-join papers"
     ),
@@ -160,7 +168,7 @@ COMMANDS: dict[Words, Command] = {
         "matwin bench scale --rows 100000",
     ),
     ("bench", "spark"): _bench(
-        "spark", "measure joins on Spark beside Spark SQL", "matwin bench spark --rows 100000"
+        "spark", "compare joins on Spark with Spark SQL", "matwin bench spark --rows 100000"
     ),
     ("completion",): Command(
         "matwin.tools.completion",

@@ -18,6 +18,7 @@ has no departure, matches nothing and is counted as rejected.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import zipfile
 from importlib.util import find_spec
@@ -35,6 +36,7 @@ from matwin.report import Report
 from matwin.storage.errors import InputError
 from matwin.text import escaped
 
+from .arguments import DEMO_PAGE
 from .compare import shown as shown_rows
 from .join import shown as shown_summary
 from .join import summary_of
@@ -44,7 +46,6 @@ from .trace.html import page_of
 from .verify import verify
 
 ROWS_SHOWN = 8
-PAGE = Path("matwin-demo.html")
 HOUR = pa.timestamp("s", "UTC")
 FLIGHTS = ("time_hour", "minute", "dep_delay", "carrier", "flight", "origin", "dest")
 WEATHER = ("time_hour", "origin", "visib", "wind_speed", "precip", "temp")
@@ -69,54 +70,53 @@ ASKED: dict[str, Any] = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--rows", type=int, default=None, help="only so many flights")
-    parser.add_argument("--memory", default="4MiB", help="memory for the join (4MiB)")
-    parser.add_argument("--page-size", default="32KiB", help="size of a page (32KiB)")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="PAGE",
-        help=f"where the trace's page goes ({PAGE}, made anew each time); the trace goes beside it",
-    )  # fmt: skip
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
-
-
 def run(args: argparse.Namespace) -> int:
     """Join, show and verify; 1 if DuckDB finds other rows."""
     if args.rows is not None and args.rows < 1:
         raise InputError(f"--rows {args.rows}: give a whole number from 1 on")
-    page = args.output or PAGE
+    page = args.output or DEMO_PAGE
     trace = page.with_suffix(".trace")
     overwrite = args.overwrite or args.output is None
     check_outputs({"-o": page, "its trace": trace}, (), overwrite=overwrite)
     left, right = flights(args.rows), weather()
-    print(f"{left.num_rows:,} flights, {right.num_rows:,} weather observations.\n\n{QUESTION}")
-    found, summary = _joined(left, right, memory=args.memory, page_size=args.page_size, trace=trace)
-    _show(found)
-    print(shown_summary(summary))
+    say = _silent if args.quiet or args.json else print
+    say(f"{left.num_rows:,} flights, {right.num_rows:,} weather observations.\n\n{QUESTION}")
+    options = {"memory": args.memory, "page_size": args.page_size, "trace": trace}
+    found, summary = _joined(left, right, is_shown=not args.quiet, **options)
+    say(_rows_text(found))
+    say(shown_summary(summary))
     verdict = verify(left, right, result=found, **ASKED)
-    print(f"DuckDB {verdict}\n")
-    _write_page(trace, page)
+    say(f"DuckDB {verdict}\n")
+    say(_written_page(trace, page))
+    if args.json:
+        files = {"page": str(page), "trace": str(trace)}
+        print(json.dumps({**summary, "verification": verdict.as_dict(), **files}, indent=2))
     return 0 if verdict.is_equal else 1
 
 
-def _joined(left: pa.Table, right: pa.Table, **options: Any) -> tuple[pa.Table, dict[str, Any]]:
+def _silent(text: str) -> None:
+    """Say nothing."""
+
+
+def _joined(
+    left: pa.Table, right: pa.Table, *, is_shown: bool, **options: Any
+) -> tuple[pa.Table, dict[str, Any]]:
     """The rows and the summary."""
     report, started = Report(), time.monotonic()
-    with Progress() as progress:
+    with Progress(is_wanted=is_shown) as progress:
         found = matwin.bestmatch_join(
             left, right, report=report, progress=progress.callback, **ASKED, **options
         ).read_all()
     return found, summary_of(report, time.monotonic() - started, None)
 
 
-def _show(found: pa.Table) -> None:
+def _rows_text(found: pa.Table) -> str:
     """The first flights that have more than one best observation."""
     several = found.filter(_is_repeated(found))
-    print(shown_rows(several.slice(0, ROWS_SHOWN).select(SHOWN)))
-    print(
-        f"… the first of {several.num_rows:,} rows of flights with several best observations; "
-        f"{found.num_rows:,} rows in all\n"
+    rows = shown_rows(several.slice(0, ROWS_SHOWN).select(SHOWN))
+    return (
+        f"{rows}\n… the first of {several.num_rows:,} rows of flights with several best "
+        f"observations; {found.num_rows:,} rows in all\n"
     )
 
 
@@ -130,12 +130,15 @@ def _is_repeated(found: pa.Table) -> pa.Array:
     return pa.array(is_next | is_last)
 
 
-def _write_page(trace: Path, page: Path) -> None:
+def _written_page(trace: Path, page: Path) -> str:
+    """Where the page is, once it is written."""
     events = Events.open(trace)
     write_pieces(page, page_of(events, trace.name), overwrite=True)
-    print(f"What happened to each page, {len(events):,} events; open in a browser:")
-    print(f"  {escaped(str(page.resolve()))}")
-    print(f"or ask: matwin trace summary {escaped(str(trace))}")
+    return (
+        f"What happened to each page, {len(events):,} events; open in a browser:\n"
+        f"  {escaped(str(page.resolve()))}\n"
+        f"or ask: matwin trace summary {escaped(str(trace))}"
+    )
 
 
 # ── the data ─────────────────────────────────────────────────────────────────────────────────

@@ -74,13 +74,19 @@ def explained(asked: Asked) -> str:
 
 def _joined(asked: Asked, args: argparse.Namespace) -> Report:
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         reader = asked.run(report=report, progress=progress.callback)
         write(
-            reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            progress.until_read(reader), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     return report
+
+
+def is_bar_wanted(args: argparse.Namespace) -> bool:
+    """Whether there is room for a bar: rows that stream over the same terminal leave none."""
+    streams = not _has_file(args) and sys.stdout.isatty()
+    return not args.quiet and not (streams and format_of(args.output, args.format) != "table")
 
 
 def _verified(asked: Asked, args: argparse.Namespace) -> Verification:

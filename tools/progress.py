@@ -15,10 +15,15 @@ draws, without a thread of its own: a thread would be lost where a process forks
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+import pyarrow as pa
+
 from matwin.report import Report
+from matwin.sinks import Rows
 from matwin.storage import kernel
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ class Progress:
         self._is_on = is_wanted and self._stream.isatty()
         self._bar: Bar | None = None
         self._most = 0.0
+        self._is_over = False
 
     @property
     def callback(self) -> Progress | None:
@@ -58,6 +64,8 @@ class Progress:
         return self._started().console.width - FIXED_WIDTH
 
     def _show(self, phase: str, total: float | None, counts: str) -> None:
+        if self._is_over:
+            return
         bar = self._started()
         task = bar.task_ids[0]
         bar.update(task, description=phase, total=total, completed=self._most, counts=counts)
@@ -87,8 +95,33 @@ class Progress:
     ) -> None:
         if self._is_on:
             kernel.on_compiling = None
+        self._remove()
+
+    def _remove(self) -> None:
+        self._is_over = True
         if self._bar is not None:
             self._bar.stop()
+
+    def until_read(self, rows: Rows) -> Rows:
+        """The rows; when the last one has been read the bar is gone, and the line free for a table
+        of them."""
+        return _Until(rows, self._remove)
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    """Rows, and what is done when all of them have been read."""
+
+    rows: Rows
+    then: Callable[[], None]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self.rows
+        self.then()
 
 
 def _bar(console: Console) -> Bar:

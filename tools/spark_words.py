@@ -14,7 +14,7 @@ from types import ModuleType
 
 from matwin.storage.errors import InputError
 
-_SPARKS = ("master", "conf", "strips", "ship", "input_format", "order_by")
+_SPARKS = ("master", "conf", "strips", "ship", "order_by")
 _REFUSED = {
     "trace": "a trace belongs to one process; trace a part of the data without --engine spark",
     "verify": "DuckDB asks files in one process; run `matwin verify` with the same words on a part "

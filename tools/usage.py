@@ -20,6 +20,11 @@ from matwin.hints import FOREIGN, did_you_mean, how_hint, nearest
 
 EXIT_BAD_INPUT = 2
 _EXAMPLES = "examples:"
+_NUMBER = re.compile(r"argument (.+?): invalid (int|float) value: '(.*)'", re.DOTALL)
+_NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+)\S*: expected one argument")
+_STRAY = "unrecognized arguments: "
+_NEARLY = {"both": "nearest", "before": "backward", "previous": "backward", "after": "forward",
+           "next": "forward"}  # fmt: skip
 _CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
 
 
@@ -50,17 +55,26 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *, examples: Sequence[str] = (), **more: Any) -> None:
         super().__init__(formatter_class=_Formatter, epilog=_epilog(examples), **more)
         self.example = examples[0] if examples else None
+        self._words: list[str] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Look for options that are not there before anything else is found missing."""
+        self._words = list(args or ())
         if self._subparsers is None or not self._has_commands:
-            for word in _options_in(args or ()):
+            for word in _options_in(self._words):
                 self._check_option(word)
+        elif self._words[:1] and self._words[0].startswith("--"):
+            self._check_first(self._words[0])
         return super().parse_known_args(args, namespace)
 
     @property
     def _has_commands(self) -> bool:
         return any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
+
+    def _check_first(self, word: str) -> None:
+        known = self._option_string_actions
+        if not any(name.startswith(word.partition("=")[0]) for name in known):
+            self.error(f"{word} comes before the command; write for example: {self.example}")
 
     def _check_option(self, word: str) -> None:
         known = self._option_string_actions
@@ -86,10 +100,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong and where help is."""
-        told = _explained(message)
+        told, prog = _explained(message), self.prog
+        if message.startswith(_STRAY):
+            told = _stray(self._words, message.removeprefix(_STRAY).split()[0])
+            prog = " ".join([prog, *self._words[:1]])
+        if match := _NO_VALUE.fullmatch(message):
+            told = _no_value(self._words, match[1])
         if message.startswith("the following arguments are required") and self.example:
             told += f"; for example: {self.example}"
-        raise SystemExit(tell(f"{told}; `{self.prog} --help` tells more"))
+        raise SystemExit(tell(f"{told}; `{prog} --help` tells more"))
 
 
 def _epilog(examples: Sequence[str]) -> str | None:
@@ -113,6 +132,9 @@ def _options_in(args: Sequence[str]) -> list[str]:
 
 def _explained(message: str) -> str:
     """argparse's message, with a suggestion where a choice is misspelt."""
+    if match := _NUMBER.fullmatch(message):
+        kind = "whole number, such as 1000000" if match[2] == "int" else "number"
+        return f"{match[1]} {match[3]!r} is not a {kind}"
     match = _CHOICE.fullmatch(message)
     if match is None:
         return message
@@ -122,8 +144,37 @@ def _explained(message: str) -> str:
     shown = ", ".join(choices)
     if argument == "COMMAND":
         return f"{given!r} is not a command{near}; there are {shown}"
-    hint = how_hint(given) if argument == "--how" else ""
+    if _NEARLY.get(given.lower()) in choices:
+        near = f" (did you mean {_NEARLY[given.lower()]!r}?)"
+    hint = how_hint(given) if argument == "--how" and "full" in choices else ""
     return f"{argument} {given!r}{near}; choose one of {shown}{hint}"
+
+
+def _stray(words: Sequence[str], extra: str) -> str:
+    """What to do about a word that belongs to nothing."""
+    at = len(words) - 1 - [*reversed(words)].index(extra) if extra in words else 0
+    option, value = (words[at - 2], words[at - 1]) if at >= 2 else ("", "")
+    told = f"{extra!r} is a word too many"
+    if option == "--on" and "=" not in value and "=" not in extra:
+        return f"{told}; a limit comes after =, as in --on {value}={extra}"
+    if option == "--suffixes":
+        return f"{told}; write --suffixes {value},{extra}"
+    if option in ("--on", "--by"):
+        return f"{told}; each column has its own {option}: {option} {value} {option} {extra}"
+    if words[:1] in (["join"], ["asof"], ["verify"]):
+        return f"{told}: a join has two inputs; a list of files is a folder or a glob in quotes"
+    return told
+
+
+def _no_value(words: Sequence[str], option: str) -> str:
+    """What to do about an option without a value, which may only look like an option."""
+    at = words.index(option) + 1 if option in words else len(words)
+    value = words[at] if at < len(words) else ""
+    if re.match(r"-[\d.]", value) and option == "--tolerance":
+        return f"{option} {value} is negative; it is a distance, so leave out the sign"
+    if re.match(r"-[\d.]", value):
+        return f"{option} {value} looks like another option; write {option}={value}"
+    return f"{option} needs a value"
 
 
 def tell(problem: str) -> int:

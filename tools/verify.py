@@ -22,6 +22,7 @@ from matwin.outputs import check_outputs
 from matwin.sources import Source, source_of
 
 from .answer import answer
+from .answers import tell_answer
 from .compare import Difference, compare
 from .sql import sql_of
 from .words import Asked, outputs_of, question_of
@@ -117,8 +118,5 @@ def run(args: argparse.Namespace) -> int:
         asked.left, asked.right, best=asked.question.best, result=args.result,
         **asked.arguments, **asked.options,
     )  # fmt: skip
-    if args.json:
-        print(json.dumps(verdict.as_dict(), indent=2))
-    elif not args.quiet:
-        print(verdict)
+    tell_answer(args, verdict.as_dict, lambda: str(verdict))
     return 0 if verdict.is_equal else 1

@@ -11,7 +11,6 @@ Small joins of every kind reach all kernels; a second call finds them compiled a
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -25,15 +24,10 @@ import matwin
 from matwin.scheduler import MODES, plan
 from matwin.storage import kernel
 
+from .answers import tell_answer
+
 ROWS = 1500
 SMALL: dict[str, Any] = {"memory": "256KiB", "page_size": "4KiB"}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.description = f"{parser.description} Run it once after an installation."
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,12 +35,13 @@ def run(args: argparse.Namespace) -> int:
     start = time.monotonic()
     compiled = warm()
     seconds = time.monotonic() - start
-    if args.json:
-        print(json.dumps({"compiled": compiled, "seconds": round(seconds, 3)}))
-        return 0
     told = f"compiled {compiled} kernels" if compiled else "all kernels are compiled already"
-    if not args.quiet:
-        print(f"{told} ({seconds:.1f} s)")
+    tell_answer(
+        args,
+        lambda: {"compiled": compiled, "seconds": round(seconds, 3)},
+        lambda: f"{told} ({seconds:.1f} s)",
+        indent=None,
+    )
     return 0
 
 

@@ -33,7 +33,7 @@ from matwin.storage.units import format_size
 from matwin.text import escaped
 
 from .follow import STDIN, Following
-from .join import EXACT_FILES, ROWS_SHOWN, said, summary_of
+from .join import EXACT_FILES, ROWS_SHOWN, is_bar_wanted, said, summary_of
 from .live import live_format, write_live
 from .progress import Progress
 from .spark_words import check_engine, spark_module
@@ -43,7 +43,7 @@ from .window_question import PlainQuestion
 from .window_sources import is_json, sources_of
 from .window_sql import question_sql
 from .window_words import question_arguments, streams_of
-from .words import OPTIONS, outputs_of
+from .words import OPTIONS, outputs_of, usual_format
 
 EXIT_INTERRUPTED = 130
 _MORE_OPTIONS = (*OPTIONS, "algorithm", "bounds", "max_delay")
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     started = time.monotonic()
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         reader = asked.run(report=report, progress=_folding(progress))
         write(
-            reader, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
+            progress.until_read(reader), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     seconds = time.monotonic() - started
@@ -103,7 +103,8 @@ def _run_followed(args: argparse.Namespace, files: dict[str, str]) -> int:
 
 def _check_words(args: argparse.Namespace, files: dict[str, str]) -> None:
     """Refuse words that don't go together."""
-    growing = [name for name, path in files.items() if is_json(path)]
+    usual = usual_format(args)
+    growing = [name for name, path in files.items() if is_json(path, usual)]
     piped = [name for name, path in files.items() if path == STDIN]
     for word in ("stream_field", "lateness", "late"):
         if getattr(args, word) and not args.follow:
@@ -111,7 +112,7 @@ def _check_words(args: argparse.Namespace, files: dict[str, str]) -> None:
     if args.follow and not growing:
         raise InputError(
             "--follow needs a stream that grows: a=- for standard input, or a file of JSON lines "
-            f"({', '.join(SUFFIXES)})"
+            f"({', '.join(SUFFIXES)}, or --input-format jsonl)"
         )
     if not args.follow and len(piped) > 1:
         raise InputError(f"{', '.join(piped)}: only one stream can be standard input")

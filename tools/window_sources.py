@@ -18,17 +18,22 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.file import File
 from matwin.files import files_source
+from matwin.formats import JsonLines, has_format
 from matwin.jsonl import SUFFIXES, declared_schema
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 
 from .follow import STDIN, Following
 from .window_words import cut, is_time_column, per_stream, plain, time_of, value_of
+from .words import input_of, usual_format
 
 
-def is_json(path: str) -> bool:
-    """Whether a stream is read as JSON lines."""
+def is_json(path: str, usual: type[File] | None = None) -> bool:
+    """Whether a stream is read as JSON lines; `usual` is the format where its name is silent."""
+    if usual is not None and not has_format(path):
+        return usual is JsonLines
     return path == STDIN or path.lower().endswith(SUFFIXES)
 
 
@@ -36,14 +41,15 @@ def sources_of(
     args: argparse.Namespace, files: dict[str, str], following: Following
 ) -> dict[str, Source]:
     """The source of each stream; what has to be waited for is opened last."""
-    schemas = _schemas(args.schema, files)
-    live = {n: p for n, p in files.items() if is_json(p) and (args.follow or p == STDIN)}
+    usual = usual_format(args)
+    schemas = _schemas(args.schema, files, usual)
+    live = {n: p for n, p in files.items() if is_json(p, usual) and (args.follow or p == STDIN)}
     found: dict[str, Source] = {}
     for name, path in files.items():
-        if name not in live and is_json(path):
-            found[name] = files_source(path, name, schemas.get(name))
+        if name not in live and is_json(path, usual):
+            found[name] = files_source(path, name, schemas.get(name), usual)
         elif name not in live:
-            found[name] = source_of(path, name)
+            found[name] = input_of(path, name, usual)
     orders = _orders(args, list(files), list(live))
     for name, take in following.takes(live, args.stream_field).items():
         schema = schemas.get(name)
@@ -55,7 +61,9 @@ def sources_of(
     return {name: found[name] for name in files}
 
 
-def _schemas(texts: list[str], files: dict[str, str]) -> dict[str, pa.Schema]:
+def _schemas(
+    texts: list[str], files: dict[str, str], usual: type[File] | None
+) -> dict[str, pa.Schema]:
     """The columns that are declared."""
     found: dict[str, pa.Schema] = {}
     for text in texts:
@@ -64,7 +72,7 @@ def _schemas(texts: list[str], files: dict[str, str]) -> dict[str, pa.Schema]:
         name = plain(first)
         if columns is None or name not in files:
             raise InputError(f"{option}: name its stream, such as --schema a=t:timestamp[us]")
-        if not is_json(files[name]):
+        if not is_json(files[name], usual):
             raise InputError(f"{option}: {name!r} is no JSON lines, and its file has types")
         if name in found:
             raise InputError(f"{option}: the columns of {name!r} were given before")

@@ -199,7 +199,8 @@ def _pair_of(option: str, text: str) -> tuple[tuple[str, str], str]:
         )
     pair = listed(names)
     if len(pair) != 2 or not all(pair):
-        raise InputError(f"{option} {text!r}: {names!r} is no pair of streams; {_WINDOW}")
+        example = "write for example --then a,b=5s" if option == "--then" else _WINDOW
+        raise InputError(f"{option} {text!r}: {names!r} is no pair of streams; {example}")
     return (pair[0], pair[1]), limit
 
 

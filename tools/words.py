@@ -24,6 +24,9 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.file import File
+from matwin.files import files_source
+from matwin.formats import format_named
 from matwin.orders import order_of
 from matwin.question import Question
 from matwin.sources import Source, source_of
@@ -67,7 +70,7 @@ class Asked:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Asked:
         """What the words mean, checked against the columns of both files."""
-        left, right = source_of(args.left, "left"), source_of(args.right, "right")
+        left, right = inputs_of(args)
         arguments = arguments_of(args, left.schema, right.schema)
         question = question_of(left.schema, right.schema, best=args.pairs == "best", **arguments)
         return cls(left, right, question, arguments, options_given(args))
@@ -77,6 +80,22 @@ class Asked:
         join: Any = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
         found: matwin.Result = join(self.left, self.right, **self.arguments, **self.options, **more)
         return found
+
+
+def inputs_of(args: argparse.Namespace) -> tuple[Source, Source]:
+    """The sources of both sides."""
+    usual = usual_format(args)
+    return input_of(args.left, "left", usual), input_of(args.right, "right", usual)
+
+
+def usual_format(args: argparse.Namespace) -> type[File] | None:
+    """The format of files whose names don't say it."""
+    return None if args.input_format is None else format_named(args.input_format)
+
+
+def input_of(path: str, name: str, usual: type[File] | None) -> Source:
+    """The source of a file, folder or pattern."""
+    return source_of(path, name) if usual is None else files_source(path, name, usual=usual)
 
 
 def options_given(args: argparse.Namespace) -> dict[str, Any]:
@@ -95,7 +114,7 @@ def arguments_of(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) ->
     on = on_of(args.on, left, right)
     found: dict[str, Any] = {
         "on": on,
-        "by": [names_of(text, "--by", "--by room or --by room:raum") for text in args.by or ()],
+        "by": by_of(args.by, left),
         "how": args.how or ("left" if args.pairs == "best" else "inner"),
         "distances": args.distances,
     }
@@ -115,6 +134,7 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
     found: dict[Names, Any] = {}
     for text in texts:
         names, limit = split(text, "=")
+        _check_mark(text, names, limit, left, right)
         key = names_of(names, "--on", _EXAMPLE)
         if key in found:
             raise _wrong(text, "the column was given before")
@@ -124,6 +144,36 @@ def on_of(texts: list[str], left: pa.Schema, right: pa.Schema) -> dict[Names, An
             is_time = not _is_numeric(limit or "")  # the join will say which column is missing
         found[key] = None if limit is None else _limit_of(text, limit, is_time=is_time)
     return found
+
+
+def _check_mark(
+    text: str, names: str, limit: str | None, left: pa.Schema, right: pa.Schema
+) -> None:
+    """Refuse limits behind another mark than =, and several columns in one word."""
+    if limit is not None:
+        if re.search(r",[^,]*=", limit):
+            apart = text.replace(",", " --on ")
+            raise InputError(f"--on {text!r}: each column has an --on of its own: --on {apart}")
+        return
+    match = re.fullmatch(r"(.+?)(:|<=?|>=?)(.+)", names)
+    if match is None or names in left.names:
+        return
+    name, mark, rest = match.groups()
+    if name in left.names and (mark != ":" or rest not in right.names) and re.match(r"\d", rest):
+        raise InputError(f"--on {text!r}: a limit comes after =, as in --on {name}={rest}")
+
+
+def by_of(texts: list[str] | None, left: pa.Schema) -> list[Names]:
+    """The equality keys."""
+    for text in texts or ():
+        parts = re.split(r"[,=]", text)
+        if len(parts) > 1 and text not in left.names and all(parts) and parts[0] in left.names:
+            mend = ":".join(parts) if "=" in text else " --by ".join(parts)
+            raise InputError(
+                f"--by {text!r}: each key has a --by of its own, with : between names that "
+                f"differ; write --by {mend}"
+            )
+    return [names_of(text, "--by", "--by room or --by room:raum") for text in texts or ()]
 
 
 def tolerance_of(text: str, on: Names, left: pa.Schema, right: pa.Schema) -> Any:

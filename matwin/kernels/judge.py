@@ -111,15 +111,23 @@ def judge(
             count = best_first(keys, found, count)
         if written + count > len(out_probe):
             return row, written, count if written == 0 else 0
-        has_keys = mode == BEST and len(out_keys) > 0
-        for k in range(count):
-            out_probe[written] = row
-            out_base[written] = found[k]
-            if has_keys:
-                for i in range(len(kinds)):
-                    out_keys[written, i] = keys[k, i]
-            written += 1
+        key_count = len(kinds) if mode == BEST and len(out_keys) > 0 else 0
+        _put(row, found, keys, count, key_count, written, out_probe, out_base, out_keys)
+        written += count
     return limit, written, 0
+
+
+@kernel
+def _put(
+    row: Int, found: Int64s, keys: Int64s, count: Int, key_count: Int,
+    at: Int, out_probe: Int64s, out_base: Int64s, out_keys: Int64s,
+) -> None:  # fmt: skip
+    """Write a row's results, from a place of the output on."""
+    for k in range(count):
+        out_probe[at + k] = row
+        out_base[at + k] = found[k]
+        for i in range(key_count):
+            out_keys[at + k, i] = keys[k, i]
 
 
 @kernel

@@ -232,7 +232,7 @@ def _limits(pair: tuple[str, str], window: Any, field: pa.Field) -> tuple[Number
     if not isinstance(inner, tuple) and bound.hi <= 0:
         raise InputError(
             f"{where} has a window of {shown(inner)}, and a window must be wider than nothing; for "
-            "rows at the same time write (0, 0)"
+            "rows at the same time write (0, 0), on the command line 0..0"
         )
     if isinstance(window, Then) and isinstance(inner, tuple):
         raise InputError(

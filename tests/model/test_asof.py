@@ -164,6 +164,20 @@ def test_in_parts(kind: str, data: st.DataObject) -> None:
     compare(found, expected(left, right, asked))
 
 
+def test_in_parts_with_an_empty_side_and_a_tolerance_beyond_integers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ways, "FORCED", "parts")
+    left = pa.table({"t": [0.0, 0.1], "a": [0, 1]})
+    found = matwin.asof_join(
+        left, left.slice(0, 0).rename_columns(["t", "b"]), on="t", tolerance=1e300, memory="2MiB",
+        page_size="4KiB",
+    )  # fmt: skip
+    assert found.to_arrow().drop_columns(["t_right"]).to_pydict() == {
+        "t": [0.0, 0.1], "a": [0, 1], "b": [None, None],
+    }  # fmt: skip
+
+
 def random_tables(rows: int, seed: int) -> tuple[pa.Table, pa.Table]:
     chance = np.random.default_rng(seed)
 

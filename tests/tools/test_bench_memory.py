@@ -17,7 +17,7 @@ import matwin
 from matwin import ways as choice
 from matwin.cost import WAYS
 from matwin.storage.errors import InputError
-from matwin.tools.bench import large, memory, rivals, ways
+from matwin.tools.bench import arguments, large, memory, rivals, ways
 from matwin.tools.bench.joins import HOT, SKEWED, SORTED, Case, Timed
 from matwin.tools.bench.measures import Disagreement
 from matwin.tools.bench.memory import CUT, FAILS, Answered, Asked
@@ -32,7 +32,8 @@ SMALL: dict[str, Any] = {"memory": "320KiB", "page_size": "4KiB"}
 
 def run(module: Any, *words: str) -> int:
     parser = argparse.ArgumentParser()
-    module.configure(parser)
+    name = module.__name__.rpartition(".")[2]
+    getattr(arguments, f"configure_{name}")(parser)
     return int(module.run(parser.parse_args(words)))
 
 

@@ -11,7 +11,12 @@ import pytest
 
 from matwin.operators.semijoin_cost import Processing
 from matwin.storage.errors import InputError
-from matwin.tools.bench import paper_semijoin, paper_semijoin_plot, paper_semijoin_runs
+from matwin.tools.bench import (
+    arguments,
+    paper_semijoin,
+    paper_semijoin_plot,
+    paper_semijoin_runs,
+)
 from matwin.tools.bench.measures import Disagreement
 from matwin.tools.bench.paper_semijoin import EXPERIMENTS, LEAN, SMJ, SPJ, STEADY, Point, Size
 from matwin.tools.bench.paper_semijoin_runs import Setting
@@ -22,7 +27,7 @@ SMALL = Setting(distinct=40, window=30)
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    paper_semijoin.configure(parser)
+    arguments.configure_paper_semijoin(parser)
     return paper_semijoin.run(parser.parse_args(words))
 
 

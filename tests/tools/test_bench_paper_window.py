@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from matwin.storage.errors import InputError
 from matwin.tools.bench import (
+    arguments,
     paper_window,
     paper_window_data,
     paper_window_figures,
@@ -34,7 +35,7 @@ TINY = Size(0.01, (2, 3), 0.3, 120, 0.1, 10, 50_000.0, 0.001, 1)
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    paper_window.configure(parser)
+    arguments.configure_paper_window(parser)
     return paper_window.run(parser.parse_args(words))
 
 

@@ -369,7 +369,9 @@ def test_without_matplotlib_the_extra_is_named(
 
 
 def test_a_plot_that_cannot_be_written_is_told(few: None, tmp_path: Path) -> None:
-    args = argparse.Namespace(quick=True, seed=0, repeat=1, plot=str(tmp_path / "x.png"), json=True)
+    args = argparse.Namespace(
+        quick=True, seed=0, repeat=1, plot=str(tmp_path / "x.png"), json=True, quiet=True
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plot, "plot_path", lambda text: Path("/dev/full/x.png"))
         with pytest.raises(InputError, match="--plot"):

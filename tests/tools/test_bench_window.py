@@ -12,6 +12,7 @@ import pytest
 import matwin
 from matwin.storage.errors import InputError
 from matwin.tools.bench import (
+    arguments,
     suite,
     tenth,
     window,
@@ -222,7 +223,7 @@ def few(rows: int, seed: int) -> WindowSuite:
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    window.configure(parser)
+    arguments.configure_window(parser)
     return window.run(parser.parse_args(words))
 
 

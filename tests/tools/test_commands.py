@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
 import os
 import pty
@@ -16,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import traces
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,9 +30,12 @@ from matwin.scheduler import MODES
 from matwin.storage.materialize import FORMS
 from matwin.text import cut, width_of
 from matwin.tools import arguments
+from matwin.tools.bench import progress as bench_progress
 from matwin.tools.cli import main
 from matwin.tools.commands import COMMANDS
 from matwin.tools.completion import SHELLS
+from matwin.tools.trace import arguments as trace_arguments
+from matwin.tools.trace.caches import REPLACEMENTS
 
 MINUTE = 60_000_000
 LONG = ("bench", "demo", "warm", "completion")
@@ -71,12 +77,15 @@ def test_every_help_has_examples(
         assert typed == expected
 
 
-@pytest.mark.parametrize("words", [[], ["join"], ["asof"], ["window-join"], ["verify"]])
-def test_help_loads_nothing_heavy(words: list[str]) -> None:
+@pytest.mark.parametrize("path", [(), ("trace",), ("bench",), *COMMANDS])
+def test_help_loads_nothing_heavy(path: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HELP, *words], capture_output=True, text=True, check=True
+        [sys.executable, "-c", HELP, *path], capture_output=True, text=True, check=True
     )
-    assert len(done.stderr.split()) == 1, "only the seconds"
+    assert len(done.stderr.split()) == 1, f"only the seconds: {done.stderr}"
+    words = re.findall(r"--(?:json|quiet)\b", done.stdout.partition("\nexamples:")[0])
+    speaks = path in COMMANDS and path != ("completion",)
+    assert set(words) == ({"--json", "--quiet"} if speaks else set())
 
 
 def test_small_examples_run(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +105,7 @@ def test_joins_come_first_and_benchmarks_late() -> None:
 
 
 def test_choices_are_those_of_the_library() -> None:
+    assert (trace_arguments.MODES, trace_arguments.REPLACEMENTS) == (MODES, REPLACEMENTS)
     assert set(arguments.MODES) == set(MODES) and set(arguments.FORMS) == {"auto", *FORMS}
     assert (arguments.BESTMATCH_HOWS, arguments.EPSILON_HOWS) == (BESTMATCH_HOWS, EPSILON_HOWS)
     assert (arguments.DIRECTIONS, arguments.TIES) == (DIRECTIONS, TIES)
@@ -147,6 +157,40 @@ def test_summaries_as_json_and_not_at_all(
     assert main([*asked, "-q"]) == 0
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["trace", word, "walk.trace"] for word in ("summary", "pages", "matrix", "replay")),
+        ["trace", "diff", "walk.trace", "walk.trace"],
+        ["trace", "pages", "walk.trace", "--window", traces.LEFT, "--page", "3"],
+        ["trace", "dump", "walk.trace", "--window", traces.LEFT, "--page", "3"],
+        ["bench", "storage", "--rows", "1000", "--size", "1MiB", "--repeat", "1"],
+    ],
+)
+def test_answers_as_json_or_not_at_all(
+    folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces.walked(folder)
+    capsys.readouterr()
+    assert main([*words, "--quiet"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "" and (told.out == "") == (words[0] == "trace")
+    assert main([*words, "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_quiet_benchmark_has_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    shown.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(bench_progress.Progress, "is_wanted", True)
+    for quiet in (False, True):
+        shown.truncate(0)
+        bench_progress.begin(argparse.Namespace(quiet=quiet))
+        bench_progress.Progress(3).say(1, "sorting")
+        assert ("1/3  sorting" in shown.getvalue()) == (not quiet)
 
 
 def test_quiet_verification_speaks_by_its_code(
@@ -291,6 +335,20 @@ def test_progress_leaves_nothing_but_the_summary(folder: Path) -> None:
     assert code == 0 and ANSI.sub("", shown).splitlines()[-1].startswith("chose")
 
 
+@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("words", [[], ["--format", "csv"]], ids=["table", "csv"])
+def test_rows_on_a_terminal_have_no_bar_among_them(
+    folder: Path, command: str, words: list[str]
+) -> None:
+    code, shown = on_terminal([command, *ASKED[command], *words], 200)
+    assert code == 0
+    # What a terminal shows: a line that is erased (ESC [2K) has left nothing.
+    lines = [ANSI.sub("", re.split(r"\x1b\[2K", line)[-1]) for line in shown.split("\n")]
+    assert not any("━" in line.rpartition("\r")[2] for line in lines if line.strip())
+    head = next(line for line in lines if re.search(r"\bt_left|\bt\b|\ba_t\b", line))
+    assert "━" not in head
+
+
 def test_help_into_a_closed_pipe_is_no_noise(folder: Path) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -326,3 +384,53 @@ def test_answers_as_json(
     capsys.readouterr()
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+# ── what an input is ─────────────────────────────────────────────────────────────────────────
+
+
+def in_every_format(folder: Path) -> dict[str, bytes]:
+    """The same rows as each format has them, in files whose names don't tell."""
+    table = pa.table({"t": [1, 4, 9], "name": ["a,b", "c", "d"]})
+    for word, suffix in (("parquet", ".parquet"), ("arrow", ".arrow"), ("csv", ".csv"),
+                         ("tsv", ".tsv"), ("jsonl", ".jsonl")):  # fmt: skip
+        matwin.epsilon_join(table, table, on={"t": 0}, how="semi").write(f"{word}{suffix}")
+        Path(f"{word}{suffix}").rename(word)
+    pq.write_table(pa.table({"t": [2, 4], "b": [20, 40]}), "right.parquet")
+    return {w: Path(w).read_bytes() for w in ("parquet", "arrow", "csv", "tsv", "jsonl")}
+
+
+@pytest.mark.parametrize("command", ["join", "asof", "window-join"])
+@pytest.mark.parametrize("word", ["parquet", "arrow", "csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("place", ["file", "folder", "stdin"])
+def test_input_formats(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str, word: str, place: str
+) -> None:
+    data = in_every_format(folder)[word]
+    left = {"file": word, "folder": "rows", "stdin": "-"}[place]
+    if place == "folder":
+        Path("rows").mkdir()
+        Path(word).rename("rows/part-00000")
+        Path("rows/_SUCCESS").touch()
+    words = [command, left, "right.parquet", "--on", "t"]
+    if command == "join":
+        words[-1:] = ["t=0"]
+    elif command == "window-join":
+        words = [command, f"a={left}", "b=right.parquet", "--time", "t", "--window", "a,b=0..0"]
+    given = Path("given")
+    given.write_bytes(data)
+    with given.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert main([*words, "--input-format", word, "-q", "-o", "out.jsonl"]) == 0
+    rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    rows = [{name.split("_")[-1]: value for name, value in row.items()} for row in rows]
+    matched = [row for row in rows if row["b"] is not None]
+    assert [row["b"] for row in matched] == ([40, 40] if command == "asof" else [40])
+    assert matched[0]["name"] == "c"
+
+
+def test_an_input_format_that_is_misspelt(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["join", *ASKED["join"], "--input-format", "cvs"]) == 2
+    assert "'cvs' is none of parquet, csv, tsv, jsonl, arrow (did you mean 'csv'?)" in (
+        capsys.readouterr().err
+    )

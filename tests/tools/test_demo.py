@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import zipfile
 from datetime import UTC, datetime
@@ -83,6 +84,16 @@ def test_it_shows_rows_a_summary_a_verdict_and_a_page(
     assert str(few / "seen.html") in shown
     assert (few / "seen.html").read_text().startswith("<!")
     assert sorted(path.name for path in few.iterdir()) == ["seen.html", "seen.trace", "site"]
+
+
+def test_as_json_and_not_at_all(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows_out"] == 7 and told["verification"]["is_equal"]
+    assert Path(told["page"]).is_file() and Path(told["trace"]).is_file()
+    assert main(["demo", "-q"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "")
 
 
 def test_no_match_is_no_mistake(few: Path, capsys: pytest.CaptureFixture[str]) -> None:

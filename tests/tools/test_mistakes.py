@@ -1,4 +1,4 @@
-"""Fifty mistakes that people make: each is answered in one line that says what to write."""
+"""Mistakes that people make: each is answered in one line that says what to write."""
 
 from __future__ import annotations
 
@@ -95,6 +95,38 @@ MISTAKES = [
     (f"{A} --on t=10min", "write --on t --tolerance 10min"),
     (f"{A} --on t --tolerance 5", "--tolerance: '5' has no unit"),
     (f"{A} --on x --tolerance 5min", "--tolerance: '5min' is no number"),
+    (f"{A} --on t --tolerance -5min", "--tolerance -5min is negative"),
+    (f"{A} --on t --tolerance=-5min", "tolerance='-5min' is negative; it is a distance"),
+    (f"{J} --on t=-10min", "is negative; it is a distance to either side"),
+    (f"{J} --on t=10min..-10min", "its lower end comes first"),
+    (f"{J} --on t:10min", "a limit comes after =, as in --on t=10min"),
+    (f"{J} --on 't<10min'", "a limit comes after =, as in --on t=10min"),
+    (f"{W} --time t --window 0", "on the command line 0..0"),
+    # words too many, and several in one
+    (f"{J} --on t 10min", "'10min' is a word too many; a limit comes after =, as in --on t=10min"),
+    (f"{J} --on t=10min x=0.5", "--on t=10min --on x=0.5; `matwin join --help`"),
+    (f"{J} --on t=10min,x=0.5", "each column has an --on of its own: --on t=10min --on x=0.5"),
+    (f"{J} --on t=10min --by room x", "--by room --by x"),
+    (f"{J} --on t=10min --by room,x", "write --by room --by x"),
+    (f"{J} --on t=10min --by room=raum", "write --by room:raum"),
+    (f"{J} --on t=10min --suffixes _l _r", "write --suffixes _l,_r"),
+    ("join left.parquet right.parquet left.parquet --on t=1min", "a join has two inputs"),
+    (f"{A} --on t --on x", "an as-of join has one column to be near in"),
+    (f"{A} --on t,x", "an as-of join has one column to be near in"),
+    ("warm now", "'now' is a word too many; `matwin warm --help`"),
+    ("--on t=1 left.parquet", "--on comes before the command; write for example: matwin join"),
+    # numbers, choices, outputs, places
+    (f"{J} --on t=10min --threads many", "--threads 'many' is not a whole number"),
+    ("bench storage --rows 1e6", "--rows '1e6' is not a whole number, such as 1000000"),
+    (f"{J} --on t=10min --memory", "--memory needs a value"),
+    (f"{A} --on t --direction both", "(did you mean 'nearest'?)"),
+    (f"{A} --on t --direction previous", "(did you mean 'backward'?)"),
+    (f"{J} --on t=10min -o rows", "write for example rows.parquet, or say it with"),
+    (f"{J} --on t=10min -o folder", "'folder' is a folder; name a file in it"),
+    (f"{W} --time t --then a=5min", "write for example --then a,b=5s"),
+    ("join s3:/bucket/a.parquet right.parquet --on x=1", "(did you mean 's3://bucket/a.parquet'?)"),
+    ("join http://host/a.csv right.parquet --on x=1", "download it first"),
+    ("join notes.txt right.parquet --on x=1", "--input-format"),
 ]
 
 
@@ -109,10 +141,20 @@ def test_a_mistake_is_answered(
     monkeypatch.chdir(tmp_path)
     pq.write_table(LEFT, "left.parquet")
     pq.write_table(RIGHT, "right.parquet")
+    Path("notes.txt").touch()
+    Path("folder").mkdir()
     assert main(shlex.split(line)) == 2
     shown = capsys.readouterr()
     assert says in shown.err and shown.err.startswith("matwin: error: ")
     assert shown.err.count("\n") == 1 and shown.out == ""
+
+
+@pytest.mark.parametrize("line", ["help", "help join", "version", "-V"])
+def test_words_of_other_commands_are_understood(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 0
+    assert "matwin" in capsys.readouterr().out
 
 
 ON = {"t": "10min"}

@@ -256,7 +256,7 @@ def test_a_full_disk_leaves_no_part(tmp_path: Path, name: str) -> None:
         ("missing/a.csv", "its folder is not there"),
         ("", "suffix"),
         ("a.xlsx", "the suffix of"),
-        ("a", "the suffix of"),
+        ("a", "has no suffix that says its format"),
         ("nul\0.csv", "null"),
         ("folder.csv", "is a folder"),
         ("file/a.csv", "can't be written"),

@@ -148,15 +148,6 @@ def text(rows: list[Row], rivals: list[str]) -> str:
     return "\n".join(lines)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small tables")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows a side")
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random tables (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     check_numbers(args)

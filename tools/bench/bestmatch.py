@@ -22,11 +22,6 @@ SMALL_ROWS = 20_000
 RATE = 1.5e6
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    suite.configure(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
     return suite.run(args, suite_of)

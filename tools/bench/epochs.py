@@ -267,16 +267,6 @@ def _check(found: list[int], names: list[str]) -> None:
 # ── the command ──────────────────────────────────────────────────────────────────────────────
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small chunks")
-    parser.add_argument("--chunk", type=int, default=100_000, help="rows of a chunk, for growth")
-    parser.add_argument("--keep", type=int, default=10,
-                        help="chunks of the smallest window, for growth")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="other random streams (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     check_numbers(args)

@@ -22,11 +22,6 @@ from .rivals import CKDTREE, DUCKDB, DUCKDB_CELLS, POLARS
 from .suite import Suite
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    suite.configure(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
     return suite.run(args, suite_of)

@@ -30,12 +30,12 @@ from matwin.storage.units import format_size, parse_size
 
 from .joins import Case, Timed
 from .measures import better, check
-from .schedule import Progress
+from .progress import Progress, begin
 from .suite import TOO_SMALL, check_numbers, missed
 from .tenth import Setting, Tenth, in_child
 from .window_cases import WindowCase
 
-ROWS, EPSILON_ROWS = 100_000_000, (4_000_000, 10_000_000)
+EPSILON_ROWS = (4_000_000, 10_000_000)
 QUICK_ROWS, QUICK_MEMORY = 40_000, "1MiB"
 PORTION_ROWS = 1 << 20
 ROW_BYTES = 32
@@ -84,23 +84,9 @@ class InMemory:
         return None if self.theirs is None else self.theirs.seconds / self.ours.seconds
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small files: seconds, not minutes")
-    parser.add_argument("--rows", type=int, default=ROWS, help="rows a side")
-    parser.add_argument("--memory", default="512MiB", help="of the join (default: 512MiB)")
-    parser.add_argument(
-        "--epsilon", type=int, nargs="*", default=None, metavar="ROWS",
-        help="rows a side of ε-joins in memory (default: 4M and 10M; without a number: none)",
-    )  # fmt: skip
-    parser.add_argument("--beside", metavar="PYTHON", help="the Python of another installation")
-    parser.add_argument("--seed", type=int, default=0, help="other random tables (default: 0)")
-    parser.add_argument("--scratch", default=None, help="folder for files and pages")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     check_numbers(args)
     rows = min(args.rows, QUICK_ROWS) if args.quick else args.rows
     memory = parse_size(QUICK_MEMORY if args.quick else args.memory)

@@ -26,7 +26,7 @@ from matwin.storage.units import format_size
 
 from .joins import Case
 from .measures import check
-from .schedule import Progress
+from .progress import Progress, begin
 from .suite import QUICK_ROWS, TOO_SMALL, check_numbers, missed
 from .tenth import OUT_OF_MEMORY, Setting, Tenth, in_child
 from .window_cases import CHAIN, CLIQUE, WindowCase
@@ -71,21 +71,9 @@ class Answered:
         return duckdb.seconds / self.tenth.seconds if isinstance(duckdb, Tenth) else None
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small tables: seconds, not minutes")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows a side")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random tables (default: 0)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases with this in their name")
-    parser.add_argument("--no-duckdb", action="store_true", help="leave DuckDB out")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that DuckDB may take")
-    parser.add_argument("--scratch", default=None, help="folder for pages")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     check_numbers(args)
     rows = min(args.rows, QUICK_ROWS) if args.quick else args.rows
     every = [asked for asked in asked_of(rows, args.seed) if args.only in asked.case.name]

@@ -39,8 +39,8 @@ from .joins import drain, timed
 from .measures import Disagreement
 from .paper_data import DISTRIBUTIONS, EPSILON, streams, tolerances
 from .paper_steps import standard_steps
+from .progress import Progress, begin, tell_plot
 from .rivals import nested_loops
-from .schedule import Progress
 
 STEPS = 50
 BOUNDS = np.linspace(1 / STEPS, 1, STEPS)
@@ -96,19 +96,9 @@ class _TooLong(Exception):
     """A point that is given up."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small streams: seconds, not minutes")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random streams (default: 0)")
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw a plot of each experiment, FILE with its name put in"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     if args.repeat < 1:
         raise InputError(f"--repeat {args.repeat}: run at least once")
     if args.seed < 0:
@@ -117,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     points, deliveries = measure(args.repeat, args.seed, is_quick=args.quick)
     if path is not None:
         for name, drawn in paper_plot.draw(points, deliveries, path).items():
-            print(f"{name}: {drawn}", file=sys.stderr)
+            tell_plot(args, name, drawn)
     if args.json:
         found = {"points": [*map(asdict, points)], "deliveries": [*map(asdict, deliveries)]}
         print(json.dumps(found))

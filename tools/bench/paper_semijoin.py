@@ -38,7 +38,7 @@ from matwin.storage.errors import InputError
 
 from . import paper_semijoin_plot, plot
 from .paper_semijoin_runs import LEAN, SMJ, SPJ, Setting, agree, best_of, draw, steps
-from .schedule import Progress
+from .progress import Progress, begin, tell_plot
 
 EXPERIMENTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "distinct": ("distinct", (10, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)),
@@ -93,17 +93,9 @@ class Point:
         return self.transmission + (self.processing or 0.0)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="short streams: seconds, not minutes")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random streams (default: 0)")
-    parser.add_argument("--plot", metavar="FILE", help="draw all experiments into FILE")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     if args.repeat < 1:
         raise InputError(f"--repeat {args.repeat}: run at least once")
     if args.seed < 0:
@@ -114,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     points = measure(size, constants)
     if path is not None:
         paper_semijoin_plot.draw(points, path)
-        print(f"plot: {path}", file=sys.stderr)
+        tell_plot(args, "plot", path)
     if args.json:
         print(json.dumps({"steps": asdict(constants), "points": [*map(asdict, points)]}))
     else:

@@ -24,7 +24,7 @@ from . import paper_window_figures as figures
 from . import paper_window_operator as operator
 from . import paper_window_plot, plot
 from .paper_window_figures import QUICK, Point, Size
-from .schedule import Progress
+from .progress import Progress, begin, tell_plot
 
 EXPERIMENTS: dict[str, Callable[[Size], Iterator[Point]]] = {
     "shops": figures.over_time,
@@ -43,19 +43,9 @@ SERIES = ("shops", "switching", "output")
 """Experiments with a point for every portion; a table shows their means."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small streams: seconds, not minutes")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random streams (default: 0)")
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw a plot of each experiment, FILE with its name put in"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     if args.repeat < 1:
         raise InputError(f"--repeat {args.repeat}: run at least once")
     if args.seed < 0:
@@ -66,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     points = measure(size)
     if path is not None:
         for name, drawn in paper_window_plot.draw(points, path).items():
-            print(f"{name}: {drawn}", file=sys.stderr)
+            tell_plot(args, name, drawn)
     if args.json:
         print(json.dumps({"points": [*map(asdict, points)]}))
     else:

@@ -81,15 +81,6 @@ class Scale:
     big: Outlook
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows a side of the largest")
-    parser.add_argument("--master", default="local[2]", help="where Spark runs")
-    parser.add_argument("--slots", type=int, default=2, help="tasks at a time there")
-    parser.add_argument("--plot", metavar="FILE", help="draw a picture")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
     if args.rows < 1000 or args.slots < 1:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -37,6 +36,7 @@ from matwin.storage.errors import InputError
 from . import plot
 from .bound import bound_of
 from .layouts import FRAMES_SERIES, PAIRS_SERIES, Case, band, grid
+from .progress import Progress, begin
 from .reference import WIDTH, reference_reads
 
 if TYPE_CHECKING:
@@ -113,17 +113,9 @@ class Row:
         return f"{self.left_pages:,} {'self' if self.is_self else f'× {self.right_pages:,}'}"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="a part of it that takes seconds")
-    parser.add_argument("--seed", type=int, default=0, help="other random layouts (default: 0)")
-    parser.add_argument("--repeat", type=int, default=1, help="plan so often; the best time counts")
-    parser.add_argument("--plot", metavar="FILE", help="draw a plot as well, a .png or .svg")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Plan everything, and print what came out."""
+    begin(args)
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: give a number from 0 on")
     if args.repeat < 1:
@@ -219,26 +211,6 @@ def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
     start = time.perf_counter()
     result = work()
     return result, time.perf_counter() - start
-
-
-class Progress:
-    """A line that tells how far it is, on a terminal; nothing in a pipe."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._is_shown = sys.stderr.isatty()
-
-    def say(self, number: int, what: str) -> None:
-        """Replace the line."""
-        self._write(f"{number}/{self._total}  {what}"[:78])
-
-    def clear(self) -> None:
-        """Remove the line."""
-        self._write("")
-
-    def _write(self, line: str) -> None:
-        if self._is_shown:
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 # ── text ─────────────────────────────────────────────────────────────────────────────────────

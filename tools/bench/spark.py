@@ -32,7 +32,8 @@ from matwin.storage.units import format_size
 from matwin.tools.spark_words import spark_module
 
 from . import plot, suite
-from .schedule import Progress
+from .arguments import SPARK_PARTS
+from .progress import Progress, begin
 from .spark_data import SparkCase
 from .spark_measures import Bench, Overhead, Scaled, Shipped, SparkBeside, SparkVersus, scaled
 from .spark_rivals import (
@@ -55,7 +56,6 @@ CONF = {
     "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",  # rows are narrow: docs/SPARK.md
 }  # fmt: skip
-PARTS = ("window", "epsilon", "bestmatch", "embedded", "ship", "executors")
 BEST_ROWS = 20_000
 TIMES_EMBEDDED = 2.5
 EXECUTOR_MIB = 2048
@@ -72,28 +72,16 @@ class SparkFound:
     notes: list[str] = field(default_factory=list)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    add = parser.add_argument
-    add("--rows", type=int, default=1_000_000, help="rows a side of the large cases")
-    add("--repeat", type=int, default=2, help="runs of each; the best counts")
-    add("--only", action="append", choices=PARTS, metavar="PART",
-        help=f"this part alone ({', '.join(PARTS)}); again for more")  # fmt: skip
-    add("--seed", type=int, default=0, help="other random tables (default: 0)")
-    add("--scratch", default=None, help="folder for the Parquet files")
-    add("--plot", metavar="FILE", help="draw a plot as well, a .png or .svg")
-    add("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     for name in ("rows", "repeat"):
         if getattr(args, name) < 1:
             raise InputError(f"--{name} {getattr(args, name)}: give a number from 1 on")
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: give a number from 0 on")
     path = None if args.plot is None else plot.plot_path(args.plot)
-    found = measure(args.rows, args.only or PARTS, args.repeat, args.seed, args.scratch)
+    found = measure(args.rows, args.only or SPARK_PARTS, args.repeat, args.seed, args.scratch)
     if path is not None:
         draw(found, path)
     print(json.dumps(as_json(found), indent=2) if args.json else text(found))

@@ -56,16 +56,6 @@ class Row:
         return self.raw_rate / self.rate
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--size", default="512MiB", help="bytes for each page measurement")
-    parser.add_argument("--rows", type=int, default=2_000_000, help="rows for each window form")
-    parser.add_argument("--memory", default="32MiB", help="budget for the window forms")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the best counts")
-    parser.add_argument("--scratch", default=None, help="folder to measure in")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
     with tempfile.TemporaryDirectory(dir=args.scratch, prefix="matwin-bench-") as folder:

@@ -21,7 +21,7 @@ from matwin.storage.units import format_size
 from . import plot
 from .joins import Case
 from .measures import Beside, Grown, Own, Versus, beside, growth, own
-from .schedule import Progress
+from .progress import Progress, begin
 from .tenth import BEYOND_BYTES
 
 if TYPE_CHECKING:
@@ -57,23 +57,9 @@ class Found:
     rates: dict[Case, float]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small tables: seconds, not minutes")
-    parser.add_argument(
-        "--rows", type=int, default=1_000_000, help="rows a side of the large cases"
-    )
-    parser.add_argument("--growth", type=int, default=3_000_000, help="grow up to so many rows")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random tables (default: 0)")
-    parser.add_argument("--scratch", default=None, help="folder for pages")
-    parser.add_argument("--plot", metavar="FILE", help="draw a plot as well, a .png or .svg")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def check_numbers(args: argparse.Namespace) -> None:
     """Refuse numbers that make no sense, wherever they are among the arguments."""
-    for name in ("rows", "repeat", "growth", "window", "timeout"):
+    for name in ("rows", "repeat", "growth", "window", "timeout", "chunk", "keep"):
         if getattr(args, name, 1) < 1:
             raise InputError(f"--{name} {getattr(args, name)}: give a number from 1 on")
     if args.seed < 0:
@@ -82,6 +68,7 @@ def check_numbers(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace, suite_of: Callable[[int, int], Suite]) -> int:
     """Measure the suite that `suite_of(rows, seed)` makes, and print what came out."""
+    begin(args)
     check_numbers(args)
     path = None if args.plot is None else plot.plot_path(args.plot)
     suite = suite_of(min(args.rows, QUICK_ROWS) if args.quick else args.rows, args.seed)

@@ -24,7 +24,7 @@ from matwin.cost import WAYS
 from .joins import HOT, SKEWED, SORTED, Case
 from .measures import check
 from .memory import ROW_BYTES
-from .schedule import Progress
+from .progress import Progress, begin
 from .suite import QUICK_ROWS, TOO_SMALL, check_numbers, missed
 from .tenth import Setting, Tenth, in_child
 from .window_cases import WindowCase
@@ -59,18 +59,9 @@ class Chosen:
         return [found.seconds for way, found in self.ways.items() if self.auto.way.startswith(way)]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--quick", action="store_true", help="small tables: seconds, not minutes")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows a side")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each; the best counts")
-    parser.add_argument("--seed", type=int, default=0, help="other random tables (default: 0)")
-    parser.add_argument("--scratch", default=None, help="folder for pages")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     check_numbers(args)
     rows = min(args.rows, QUICK_ROWS) if args.quick else args.rows
     found = list(measure(cases_of(rows, args.seed), Setting(args.repeat, args.scratch)))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from matwin.storage.units import format_size
 
 from . import plot, suite
-from .schedule import Progress
+from .progress import Progress, begin
 from .suite import Found
 from .window_cases import CHAIN, CLIQUE, WindowCase
 from .window_measures import WindowVersus, beside, growth, own
@@ -61,16 +61,9 @@ class WindowSuite:
     flows: list[Flow] = field(default_factory=list)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    suite.configure(parser)
-    parser.add_argument(
-        "--window", type=int, default=WINDOWS[-1], help="the largest window of live streams, tuples"
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, and print what came out."""
+    begin(args)
     suite.check_numbers(args)
     path = None if args.plot is None else plot.plot_path(args.plot)
     rows = min(args.rows, suite.QUICK_ROWS) if args.quick else args.rows

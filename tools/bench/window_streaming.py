@@ -30,6 +30,7 @@ import pyarrow as pa
 import matwin
 from matwin.report import Report
 
+from .arguments import WINDOW_LARGEST
 from .joins import TICKS_A_ROW, WARM_ROWS, drain
 from .measures import Disagreement
 from .tenth import budget_of
@@ -37,7 +38,7 @@ from .window_cases import NAMES
 from .window_measures import a_doubling
 
 BATCH_ROWS = 8_192
-WINDOWS = (100_000, 1_000_000, 10_000_000)
+WINDOWS = (100_000, 1_000_000, WINDOW_LARGEST)
 QUICK_WINDOWS = (2_000, 4_000)
 MEASURED_ROWS = 1_000_000
 MEASURED_SHARE = 0.2

@@ -11,7 +11,6 @@ left out; times are not compared, since they differ always.  Two traces that agr
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from itertools import zip_longest
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from matwin.text import cut, escaped, table
+from matwin.tools.answers import tell_answer
 
 from .events import Events, Int64s
 from .pages import page_table
@@ -35,21 +35,11 @@ PLAN_KEYS = (
 Found = dict[str, Any]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("a", help="trace file")
-    parser.add_argument("b", help="trace file to compare with it")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Print what differs."""
     a, b = Events.open(args.a), Events.open(args.b)
     found = differences(a, b)
-    if args.json:
-        print(json.dumps(found, indent=2))
-    else:
-        print(_text(a.source, b.source, found))
+    tell_answer(args, lambda: found, lambda: _text(a.source, b.source, found))
     return 0
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from matwin.storage.layout import HEADER, Page, PageId, decode_page, schema_mark
 from matwin.storage.materialize import WindowState
 from matwin.storage.materialize.window import page_schema
 from matwin.text import cut, escaped, quoted, table
+from matwin.tools.answers import tell_answer
 
 from .events import Events
 from .peek import Peek, peek
@@ -40,7 +40,6 @@ from .peek import Peek, peek
 BYTES_PER_LINE = 16
 LINES_SHOWN = 3
 CELLS_SHOWN = 12
-ROWS_SHOWN = 8
 VALUE_WIDTH = 40
 _FIELDS = (
     ("magic", 8), ("checksum", 4), ("version", 2), ("coordinates", 2), ("page", 8), ("window", 4),
@@ -70,15 +69,16 @@ class Part:
     meaning: str
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", help="trace file")
-    parser.add_argument("--window", required=True, help="the page's window")
-    parser.add_argument("--page", type=int, required=True, help="the page's number")
-    parser.add_argument("--store", help="the page file's folder, if not where the trace says")
-    parser.add_argument("--rows", type=int, default=ROWS_SHOWN, help="rows to print")
-    parser.add_argument("--json", action="store_true", help="print the page and its rows as JSON")
-    parser.add_argument("--full", action="store_true", help="print every byte and every cell")
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page, and what is needed to read it."""
+
+    name: str
+    state: WindowState
+    grid: Grid
+    data: pa.Buffer
+    page: Page
+    schema: pa.Schema
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--rows {args.rows}: give how many rows to print")
     events = Events.open(args.file)
     with peek(_store_of(events, args)) as store:
-        text = _dumped(events, store, args)
-    print(text)
+        found = _found(events, store, args)
+        tell_answer(args, lambda: _document(found, args), lambda: _text(store, found, args))
     return 0
 
 
@@ -117,7 +117,7 @@ def _store_of(events: Events, args: argparse.Namespace) -> Path:
     )
 
 
-def _dumped(events: Events, store: Peek, args: argparse.Namespace) -> str:
+def _found(events: Events, store: Peek, args: argparse.Namespace) -> Found:
     name, number, state = _window(events, store, args.window)
     page_id = PageId(number, _page_number(args.page))
     data = store.page(page_id)
@@ -125,13 +125,21 @@ def _dumped(events: Events, store: Peek, args: argparse.Namespace) -> str:
         raise StoreError(_gone(events, store, name, args.page))
     grid = grid_of(state.grid)
     page, schema = _decoded(data, state, grid)
-    if args.json:
-        rows = json_rows(page.batch.slice(0, None if args.full else args.rows))
-        told = {"window": name, "page": args.page, "bytes": len(data)}
-        return json.dumps({**told, "rows_in_page": page.batch.num_rows, "rows": rows}, indent=2)
+    return Found(name, state, grid, data, page, schema)
+
+
+def _document(found: Found, args: argparse.Namespace) -> dict[str, Any]:
+    batch = found.page.batch
+    rows = json_rows(batch.slice(0, None if args.full else args.rows))
+    told = {"window": found.name, "page": args.page, "bytes": len(found.data)}
+    return {**told, "rows_in_page": batch.num_rows, "rows": rows}
+
+
+def _text(store: Peek, found: Found, args: argparse.Namespace) -> str:
+    page, grid = found.page, found.grid
     blocks = [
-        _headline(store, name, page, data, state),
-        _bytes_text(list(parts_of(data, page, schema, grid)), is_full=args.full),
+        _headline(store, found.name, page, found.data, found.state),
+        _bytes_text(list(parts_of(found.data, page, found.schema, grid)), is_full=args.full),
         _cells_text(page, grid, is_full=args.full),
         _rows_text(page.batch, args.rows),
     ]

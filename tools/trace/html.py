@@ -45,11 +45,6 @@ _POLICY = (
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    exporting.configure(parser, "PAGE", ".html")
-
-
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
     return exporting.export(args, ".html", page_of)

@@ -15,7 +15,6 @@ how many loads fell into them.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from matwin.scheduler import Reach
 from matwin.storage.errors import InputError
 from matwin.text import Ink, cut, escaped, padded, table, width_of, wrapped
+from matwin.tools.answers import tell_answer
 
 from .events import KIND, Events, Int64s
 from .walks import CONTESTED, Walked, walk_number
@@ -91,15 +91,6 @@ class Drawing:
         return found
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", help="trace file")
-    parser.add_argument("--plan", type=int, default=0, help="which walk, counted from 0")
-    parser.add_argument("--upto", type=int, help="show how it stood after this event")
-    parser.add_argument("--width", type=int, help="columns of text to use")
-    parser.add_argument("--json", action="store_true", help="print visits and loads as JSON")
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the matrix."""
     if args.width is not None and args.width < WIDTH_MIN:
@@ -107,15 +98,16 @@ def run(args: argparse.Namespace) -> int:
     events = Events.open(args.file)
     walk = walk_number(events, args.plan)
     width = args.width or shutil.get_terminal_size((WIDTH_IN_A_PIPE, 24)).columns
-    ink = Ink.for_stdout()
     drawing = draw(events, walk, _upto(events, walk, args.upto))
-    if args.json:
-        print(json.dumps(as_json(drawing)))
-        return 0
-    blocks = [_headline(events, drawing), *_picture(drawing, max(width, WIDTH_MIN), ink)]
-    blocks += [_stretches(events, drawing), _residents(events, drawing)]
-    print("\n\n".join(block for block in blocks if block))
+    tell_answer(args, lambda: as_json(drawing), lambda: _text(events, drawing, width), indent=None)
     return 0
+
+
+def _text(events: Events, drawing: Drawing, width: int) -> str:
+    picture = _picture(drawing, max(width, WIDTH_MIN), Ink.for_stdout())
+    blocks = [_headline(events, drawing), *picture]
+    blocks += [_stretches(events, drawing), _residents(events, drawing)]
+    return "\n\n".join(block for block in blocks if block)
 
 
 def as_json(drawing: Drawing) -> dict[str, Any]:

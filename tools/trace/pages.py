@@ -14,7 +14,6 @@ The most re-read pages come first: they are what a larger budget or another mode
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -24,27 +23,17 @@ from matwin.storage.errors import InputError
 from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
 from matwin.text import cut, escaped, percent, quoted, seconds, table
+from matwin.tools.answers import tell_answer
 
+from .arguments import PAGES_SHOWN
 from .events import KIND, Events, Int64s
 
-PAGES_SHOWN = 30
 EVENTS_SHOWN = 200
 COUNTED = {
     "makes": "make", "writes": "write", "reads": "read", "hits": "hit", "evictions": "evict",
     "drops": "drop", "expiries": "expire",
 }  # fmt: skip
 TAKES, LEAVES = ("make", "fetch", "read"), ("evict", "drop", "expire")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", help="trace file")
-    parser.add_argument("--window", help="only this window's pages")
-    parser.add_argument("--page", type=int, help="the life of this page")
-    parser.add_argument(
-        "--limit", type=int, help=f"lines at most, 0 for all (default: {PAGES_SHOWN} pages)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, all of it without --limit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,20 +50,20 @@ def run(args: argparse.Namespace) -> int:
 def _print_pages(events: Events, window: int | None, args: argparse.Namespace) -> int:
     found = page_table(events, window)
     limit = _limit(args, PAGES_SHOWN)
-    if args.json:
-        print(json.dumps(_listed(events, found, limit), indent=2))
-    else:
-        print(_pages_text(events, found, limit))
+    tell_answer(
+        args, lambda: _listed(events, found, limit), lambda: _pages_text(events, found, limit)
+    )
     return 0
 
 
 def _print_life(events: Events, identity: int, args: argparse.Namespace) -> int:
     places = life(events, identity)
     limit = _limit(args, EVENTS_SHOWN)
-    if args.json:
-        print(json.dumps(_told(events, identity, places[:limit]), indent=2))
-    else:
-        print(_life_text(events, identity, places, limit))
+    tell_answer(
+        args,
+        lambda: _told(events, identity, places[:limit]),
+        lambda: _life_text(events, identity, places, limit),
+    )
     return 0
 
 

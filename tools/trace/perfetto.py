@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from matwin.storage.kernel import kernel
 
 from . import exporting
+from .arguments import PERFETTO_SUFFIX
 from .events import Events, Int64s, paired
 from .frames import frames_in_use
 from .packed import reasons
@@ -45,19 +46,10 @@ LANES_MAX = 64  # tracks of one name; what overlaps even more is drawn over each
 WALK, VISIT = 0, 1  # the groups of tracks among the walks
 PART = 1 << 16  # events that become text at once
 
-SUFFIX = ".perfetto.json"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    exporting.configure(parser, "JSON", SUFFIX)
-    where = "Open the file at ui.perfetto.dev, which reads it on your own machine."
-    parser.description = f"{parser.description} {where}"
-
 
 def run(args: argparse.Namespace) -> int:
     """Write the trace events."""
-    return exporting.export(args, SUFFIX, json_of)
+    return exporting.export(args, PERFETTO_SUFFIX, json_of)
 
 
 def json_of(events: Events, name: str) -> Iterator[str]:

@@ -13,7 +13,6 @@ The bound beside the modes is the number of pages that meet another: each is rea
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 import numpy as np
@@ -22,27 +21,18 @@ from matwin.scheduler import MODES, plan
 from matwin.scheduler.choose import FRAMES_MIN
 from matwin.storage.errors import InputError
 from matwin.text import cut, escaped, plot, table
+from matwin.tools.answers import tell_answer
 
+from .arguments import PLANS_SHOWN
 from .caches import REPLACEMENTS, Uses
 from .events import Bools, Events
 from .walks import CONTESTED, FRAMES_MAX, Walked, walk_number, walks
 
-PLANS_SHOWN = 4
 FRAMES_SHOWN = 10
 FRAMES_ASKED_MAX = 48
 PAIRS_QUICK = 2_000_000
 PAIRS_MAX = 2**31
 _HIDES = "where they meet, the last of these is shown"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", help="trace file")
-    parser.add_argument("--plan", type=int, help=f"only this walk (default: up to {PLANS_SHOWN})")
-    parser.add_argument("--frames", help="N, N,M,… or A..B (default: around what the trace had)")
-    parser.add_argument("--mode", help=f"{', '.join(MODES)} or all (default)")
-    parser.add_argument("--replacement", help=f"{', '.join(REPLACEMENTS)} or all (default)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,18 +48,20 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{events.source} has neither plans nor page uses to replay")
     planned = [replan(events, walk, frames, modes) for walk in chosen]
     used = reuse(events, part, uses, frames, replacements)
-    if args.json:
-        found = {"plans_in_trace": len(every), "plans": planned, "uses": used}
-        print(json.dumps(found, indent=2))
-        return 0
-    blocks = [_plan_text(found, modes) for found in planned]
-    if len(every) > len(chosen) > 1:
-        blocks.append(f"… and {len(every) - len(chosen):,} more plans; choose one with --plan")
+    found = {"plans_in_trace": len(every), "plans": planned, "uses": used}
+    tell_answer(args, lambda: found, lambda: _text(found, modes, replacements))
+    return 0
+
+
+def _text(found: dict[str, Any], modes: list[str], replacements: list[str]) -> str:
+    planned, every = found["plans"], found["plans_in_trace"]
+    blocks = [_plan_text(plan, modes) for plan in planned]
+    if every > len(planned) > 1:
+        blocks.append(f"… and {every - len(planned):,} more plans; choose one with --plan")
     if not every:
         blocks.append("The trace has no plan: nothing in it was read by a schedule.")
-    blocks.append(_uses_text(used, replacements))
-    print("\n\n".join(blocks))
-    return 0
+    blocks.append(_uses_text(found["uses"], replacements))
+    return "\n\n".join(blocks)
 
 
 def _plans(events: Events, args: argparse.Namespace) -> tuple[list[Walked], list[Walked]]:

@@ -12,7 +12,6 @@ part in, on either side; a visit is one in the total.  The hit rate is hits / (h
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +23,7 @@ import pyarrow as pa
 from matwin.storage.trace import EVENTS
 from matwin.storage.units import format_size
 from matwin.text import cut, escaped, percent, seconds, spark, table
+from matwin.tools.answers import tell_answer
 
 from .events import KIND, Bools, Events, Int64s, paired
 from .walks import CONTESTED, Walked, walks
@@ -42,17 +42,11 @@ COUNTED = {
 }  # fmt: skip
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", help="trace file")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the summary."""
     events = Events.open(args.file)
     summary = summarize(events)
-    print(json.dumps(summary, indent=2) if args.json else "\n\n".join(_shown(events, summary)))
+    tell_answer(args, lambda: summary, lambda: "\n\n".join(_shown(events, summary)))
     return 0
 
 
