@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_sources import rows_of
 
-from matwin import files
+from matwin import csv_file
 from matwin.files import Files
 from matwin.filtered import Filtered, columns_of
 from matwin.scans import Scanned
@@ -218,13 +218,13 @@ def test_arrow_reads_no_file_of_pythons(tmp_path: Path, monkeypatch: pytest.Monk
     """CSV is read by a thread of Arrow's, which may still be at it when Python ends: whoever had to
     ask Python then aborted the process."""
     given = []
-    opened = files.pa_csv.open_csv
+    opened = csv_file.pa_csv.open_csv
 
     def noted(text: Any, *args: Any, **options: Any) -> Any:
         given.append(text)
         return opened(text, *args, **options)
 
-    monkeypatch.setattr(files.pa_csv, "open_csv", noted)
+    monkeypatch.setattr(csv_file.pa_csv, "open_csv", noted)
     pa_csv.write_csv(TABLE, tmp_path / "a.csv")
     rows_of(source_of(str(tmp_path / "a.csv"), "left"))
     rows_of(source_of(ds.dataset(tmp_path / "a.csv", format="csv"), "left"))
