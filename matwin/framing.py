@@ -21,7 +21,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -92,8 +92,10 @@ class Framer(ABC):
         self.is_over = False
         """Whether the bytes themselves have said that they end."""
 
-    is_linked: bool = False
-    """Whether frames need what came before them, so that reading can't begin with one."""
+    @property
+    def is_linked(self) -> bool:
+        """Whether frames need what came before them, so that reading can't begin with one."""
+        return False
 
     @abstractmethod
     def add(self, data: bytes) -> list[Frame]:
@@ -134,16 +136,17 @@ class JsonFramer(Framer):
         return self._frames(self._lines.add(data))
 
     def finish(self) -> list[Frame]:
-        return self._frames(self._lines.finish())
+        last = self._lines.finish()
+        return self._frames(last, newline_bytes=0) if last[0] else []
 
     def seek(self, place: int, line: int) -> None:
         super().seek(place, line)
         self._lines = Lines(self.where, line)
 
-    def _frames(self, texts: list[bytes]) -> list[Frame]:
+    def _frames(self, texts: list[bytes], newline_bytes: int = 1) -> list[Frame]:
         place, line = self.place, self.line
         lines = self._lines.parsed(texts)
-        self.place += sum(map(len, texts)) + len(texts)
+        self.place += sum(map(len, texts)) + newline_bytes * len(texts)
         self.line = self._lines.number
         return [Frame(self._reading.batch(lines), place, line)] if lines else []
 
@@ -256,16 +259,15 @@ class CsvFramer(Framer):
 
 def _lines_before(text: bytes, row: int) -> int:
     """The lines before a record; records count from 1, and empty lines are none."""
-    lines = quotes = 0
-    begin = 0
+    begin = quotes = 0
     for number, part in enumerate(text.split(b"\n")):
         if quotes == 0:
             begin = number
             row -= bool(part.strip(b"\r"))
         quotes = (quotes + part.count(b'"')) & 1
         if row == 0:
-            return begin
-    return lines
+            break
+    return begin
 
 
 def header_of(text: bytes, delimiter: str, where: str) -> list[str]:
@@ -301,7 +303,7 @@ def csv_table(text: bytes, delimiter: str, names: list[str], schema: pa.Schema |
 
 
 class ArrowFramer(Framer):
-    """Messages of an Arrow stream; each batch is decoded with the schema and dictionaries before."""
+    """Messages of an Arrow stream; a batch is decoded with the schema and dictionaries before."""
 
     def __init__(self, where: str, framing: Framing, share: ReadShare) -> None:
         super().__init__(where, framing, share)
@@ -310,7 +312,7 @@ class ArrowFramer(Framer):
         self._dictionaries = b""
 
     @property
-    def is_linked(self) -> bool:  # type: ignore[override]
+    def is_linked(self) -> bool:
         return bool(self._dictionaries)
 
     @property
@@ -345,13 +347,15 @@ class ArrowFramer(Framer):
 
     def _next(self, at: int, frames: list[Frame]) -> int:
         """Behind the message at a place, if it is whole; else the place."""
+        if self.is_over:
+            return at
         try:
             message = whole_message(self._data, at)
         except (Malformed, ValueError) as e:
             raise InputError(
                 f"{self.where}: at byte {self.place} is no Arrow stream: {first_line(e)}"
             ) from e
-        if message is None or self.is_over:
+        if message is None:
             return at
         if isinstance(message, int):
             self.is_over = True

@@ -243,6 +243,11 @@ class Growing(Source):
 
     comes_live: ClassVar[bool] = True
 
+    @property
+    def cursor(self) -> object:
+        """What a second reading by the same query would disturb; None where nothing would be."""
+        return None
+
     @abstractmethod
     def pieces(self) -> Generator[Any]:
         """Batches as they come, None where nothing is there now."""
@@ -254,7 +259,9 @@ class Growing(Source):
         self.check_columns(columns)
         return self.portions(self.pieces(), columns)
 
-    def portions(self, pieces: Generator[Any], columns: Sequence[str] | None = None) -> Generator[Any]:
+    def portions(
+        self, pieces: Generator[Any], columns: Sequence[str] | None = None
+    ) -> Generator[Any]:
         """Pieces, validated, of the size that the source has been told."""
         with closing(pieces):
             for piece in pieces:

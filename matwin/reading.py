@@ -62,7 +62,7 @@ class Source(ABC):
         punctuations."""
         return self.batches(columns)
 
-    def drain(self) -> None:
+    def drain(self) -> None:  # noqa: B027  (most have nothing to do)
         """Give what is there, then end; a source that does not grow does so anyway."""
 
     def row_groups(self, column: str) -> list[RowGroup] | None:

@@ -9,8 +9,8 @@
       GridOrdered(w)  floor(y / w) never falls: the first coordinate of ε-Grid-Order
 
 What a promise means for rows that are still to come is `frontier.py`'s business; here it is only
-checked that it can be meant.  An iterable, or a source that grows, is *live*: its results should leave
-with each batch.
+checked that it can be meant.  An iterable, or a source that grows, is *live*: its
+results should leave with each batch.
 
 Invariants:
 * Bad arguments are refused before any data is read.  Durations as text are checked for their form
