@@ -248,8 +248,8 @@ class CsvFramer(Framer):
         if found is not None:
             line += _lines_before(text, int(found["row"]))
             if found["column"] is not None:
-                names = self.framing.schema.names
-                column = f"column {names[int(found['column'])]!r}: "
+                assert self._names is not None
+                column = f"column {self._names[int(found['column'])]!r}: "
             error = error[found.end() :]
         return InputError(
             f"{self.where}: line {line}: {column}{error}; mend the line, or declare the columns "
@@ -325,7 +325,8 @@ class ArrowFramer(Framer):
 
     def seek(self, place: int, line: int) -> None:
         super().seek(place, line)
-        self._data = b""
+        self._data = self._dictionaries = b""  # a linked frame is not a place to begin
+        self.is_over = False
 
     def add(self, data: bytes) -> list[Frame]:
         if self.is_over:
