@@ -21,7 +21,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +92,9 @@ class Framer(ABC):
         self.is_over = False
         """Whether the bytes themselves have said that they end."""
 
+    is_certain: ClassVar[bool] = True
+    """Whether half a row can be told from a whole one that ends without a newline."""
+
     @property
     def is_linked(self) -> bool:
         """Whether frames need what came before them, so that reading can't begin with one."""
@@ -153,6 +156,8 @@ class JsonFramer(Framer):
 
 class CsvFramer(Framer):
     """Records with a header; a record ends with a newline outside of quotes."""
+
+    is_certain = False
 
     def __init__(self, where: str, framing: Framing, share: ReadShare) -> None:
         super().__init__(where, framing, share)

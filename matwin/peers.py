@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from matwin.storage.errors import InputError
 
-from .framing import Framing, format_of
+from .framing import Frame, Framer, Framing, format_of
 from .growing import POLL_SECONDS, Growing, Switch
 from .jsonl import CHUNK_BYTES
 from .reading import checked_schema
@@ -210,13 +210,20 @@ class Peers(Growing):
             else:
                 yield None
         try:
-            rest = framer.finish() if not framer.is_over else []
+            rest = _finished(framer)
         except InputError as e:
             if not sockets.goes_on:
                 raise InputError(f"{e}; the peer has closed in the middle of it") from e
             sockets.halves += 1
             return
         yield from (frame.rows for frame in rest)
+
+
+def _finished(framer: Framer) -> list[Frame]:
+    """A last row without a newline, if it can be told to be whole."""
+    if framer.has_half and not framer.is_certain:
+        raise InputError(f"{framer.where}: line {framer.line + 1} has no end")
+    return [] if framer.is_over else framer.finish()
 
 
 def _is_ready(source: socket.socket, seconds: float) -> bool:
