@@ -240,11 +240,12 @@ def test_a_closed_inbox_lets_go_of_the_file(folder: Path) -> None:
     inbox.close()
     thread.join(timeout=30)
     assert not thread.is_alive()
-    assert str(path) not in {os.readlink(f"/proc/self/fd/{fd}") for fd in _open_files()}
+    assert path not in _open_files()
 
 
-def _open_files() -> list[str]:
-    return [fd for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}")]
+def _open_files() -> set[Path]:
+    links = list(Path("/proc/self/fd").iterdir())
+    return {link.readlink() for link in links if link.is_symlink()}
 
 
 def test_dictionaries_come_through_growth_rotation_and_restarts(folder: Path) -> None:
@@ -294,9 +295,7 @@ def test_dictionaries_come_through_growth_rotation_and_restarts(folder: Path) ->
         ("arrow", b"\xff\xff\xff\xff\x10\0\0\0" + b"\x7f" * 16, r"at byte \d+ is no Arrow stream"),
     ],
 )
-def test_what_cannot_be_read_is_named(
-    folder: Path, format: str, more: bytes, message: str
-) -> None:
+def test_what_cannot_be_read_is_named(folder: Path, format: str, more: bytes, message: str) -> None:
     path = folder / f"log.{format}"
     rows = [{"t": i, "x": i / 4, "k": "a"} for i in range(3)]
     path.write_bytes(written(rows, format))
@@ -362,7 +361,7 @@ def test_a_message_beyond_the_budget_is_refused(folder: Path) -> None:
     path.write_bytes(sink.getvalue().to_pybytes())
     source = matwin.tail(path, once=True)
     small = source.within(type(source.share)(2**16, 2**16, 2**16))
-    with pytest.raises(BudgetError, match="message at byte .* takes 78"):
+    with pytest.raises(BudgetError, match=r"message at byte .* takes 78"):
         listed(small.batches())
 
 

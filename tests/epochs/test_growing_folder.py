@@ -92,9 +92,7 @@ def test_types_are_those_of_the_first_file(tmp_path: Path) -> None:
         ({"t": [1], "x": [1.0], "k": ["a"], "n": [1]}, r"2\.parquet' has a column 'n'"),
     ],
 )
-def test_other_columns_are_named(
-    tmp_path: Path, columns: dict[str, Any], message: str
-) -> None:
+def test_other_columns_are_named(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     put(tmp_path / "1.parquet", some_rows(1))
     items = matwin.tail(tmp_path).items()
     there(items)
@@ -130,7 +128,9 @@ def test_a_file_that_changed_since_is_named(tmp_path: Path, how: str) -> None:
     if how != "vanished":
         put(path, some_rows(1 if how == "shrank" else 9))
     again: Any = matwin.tail(tmp_path, schema=SCHEMA, once=True)
-    words = "is not there, and reading was at row 0" if how == "vanished" else r"has \d+ bytes and had"
+    words = (
+        "is not there, and reading was at row 0" if how == "vanished" else r"has \d+ bytes and had"
+    )
     with pytest.raises(InputError, match=words):
         listed(again.items_from(mark))
 
