@@ -121,6 +121,13 @@ def chain(path: Path) -> list[Path]:
     return [path.parent / name for name in sorted(rotated, key=lambda n: _age(n, path))] + [path]
 
 
+def oldest(path: Path) -> Path:
+    """The oldest file of a name that can be read, as all after it can."""
+    files = chain(path)
+    packed = [at for at, each in enumerate(files) if each.name.endswith(COMPRESSED)]
+    return files[packed[-1] + 1 if packed else 0]
+
+
 def _age(name: str, path: Path) -> tuple[int, int, str]:
     """Oldest first: dates ascend, and counts descend (.1 is the newest)."""
     counted = _COUNTED.match(name[len(path.name) :])

@@ -33,7 +33,7 @@ from .framing import Frame, Framer, Framing, format_of, told_schema
 from .growing import STDIN, Growing, Input, Marks, Switch, input_of
 from .jsonl import CHUNK_BYTES, SAMPLE_BYTES
 from .reading import Source
-from .rotation import Opened, copy_of, following, found_again
+from .rotation import Opened, copy_of, following, found_again, oldest
 from .sources import Once
 
 SAMPLE_MAX = 2 * SAMPLE_BYTES
@@ -45,6 +45,7 @@ def tail(
     format: str | None = None,
     schema: pa.Schema | None = None,
     from_end: bool = False,
+    from_oldest: bool = False,
     rotated: bool = True,
     once: bool = False,
     name: str | None = None,
@@ -57,7 +58,8 @@ def tail(
     * `format`: ``"jsonl"``, ``"csv"``, ``"tsv"`` or ``"arrow"`` (in a folder also ``"parquet"``);
       None: the suffix tells.
     * `schema`: the columns; None: what is there tells.  A file that is not there yet needs one.
-    * `from_end`: begin behind what is there.
+    * `from_end`: begin behind what is there.  `from_oldest`: begin with the oldest rotated file
+      that is there (``log.2``, ``log.1``, ``log``), not with the file of the name.
     * `rotated`: go on with the next file when this one is renamed or truncated.  Without it, a
       file ends when it is removed, and one that becomes shorter is an error.
     * `once`: take what is there, then end.  `drain()` does so later.
@@ -80,17 +82,19 @@ def tail(
     called = name or place.name
     is_pattern = glob.has_magic(given) and not os.path.lexists(place)
     if is_pattern or place.is_dir():
-        if from_end or not rotated:
-            raise InputError(f"{called}: from_end= and rotated= are for a file, not for a folder")
+        if from_end or from_oldest or not rotated:
+            raise InputError(f"{called}: from_end=, from_oldest= and rotated= are for a file")
         return folder_source(str(place), format, schema, switch, called)
     where = f"{called}: file {given!r}"
     kind = format_of(given, format, where)
     if _is_pipe(place):
         return _piped(str(place), kind, schema, switch, called)
     framing = Framing(kind, _schema(place, kind, schema, where), schema is not None)
+    if from_oldest and (from_end or not rotated):
+        raise InputError(f"{where}: from_oldest= goes with rotated=True, and without from_end=")
     begin = _end(place, framing, where) if from_end else None
     return Tail(called, framing.schema, False, None, None, switch, place, framing, Marks(), begin,
-                rotated)  # fmt: skip
+                rotated, from_oldest)  # fmt: skip
 
 
 def _is_pipe(path: Path) -> bool:
@@ -147,6 +151,7 @@ class Tail(Growing):
     begin: dict[str, Any] | None
     """Where the first reading begins; None: with the first row."""
     rotated: bool
+    from_oldest: bool
 
     @property
     def where(self) -> str:
@@ -247,7 +252,8 @@ class _Reading:
         """Nothing more is there now: the file is finished, or goes on elsewhere, or later."""
         file = self._file
         if file is None:
-            yield from self._open(self._source.path)
+            path = self._source.path
+            yield from self._open(oldest(path) if self._source.from_oldest else path)
         elif file.is_truncated:
             yield from self._truncated(file)
         elif self._source.rotated and (after := following(file, self._source.path)) is not None:

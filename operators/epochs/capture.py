@@ -192,7 +192,11 @@ class Capture:
     @property
     def complete_below(self) -> int:
         """Chunks below this number have come whole."""
-        return NEVER if self.is_done else self.cutter.complete_below
+        if self.is_done:
+            return NEVER
+        # The cutter knows what had been read before a restart; rows of that are still to come.
+        is_behind = self.rows_read < self._read_before
+        return -NEVER if is_behind else self.cutter.complete_below
 
     @property
     def first_waiting(self) -> int | None:

@@ -78,8 +78,8 @@ def test_a_chunks_buffer_lives_from_cut_to_cut(upto: int, at_once: int, rows: in
 def _places(upto: int, at_once: int, rows: int) -> list[int]:
     """For each call, how many came before it while the same chunk was open."""
     found, before, chunk = [], 0, 0
-    for given in [*range(0, upto, at_once), upto]:
-        is_later = given // rows
+    for row in [*range(0, upto, at_once), upto]:
+        is_later = row // rows
         if is_later != chunk:
             before, chunk = 0, is_later
         found.append(before)
@@ -211,7 +211,7 @@ def test_a_replayable_function_keeps_plain_data() -> None:
         call.query["open"] = object()
 
     source = matwin.captured(function, schema=NUMBERS, replayable=True)
-    with pytest.raises(InputError, match="call.query holds what JSON can't"):
+    with pytest.raises(InputError, match=r"call\.query holds what JSON can't"):
         listed(source.items())
 
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def folder() -> Iterator[Path]:
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(places)]
 
 
 # ── growth ───────────────────────────────────────────────────────────────────────────────────
@@ -208,6 +209,17 @@ def test_from_the_end(folder: Path, format: str) -> None:
     assert there(items) == []
     append(path, data[-3:])
     assert [row["t"] for row in there(items)] == [2]
+
+
+def test_from_the_oldest_rotated_file(folder: Path) -> None:
+    path = folder / "log.jsonl"
+    for name, number in (("", 4), (".1", 3), (".2", 2), (".3.gz", 1)):
+        path.with_name(path.name + name).write_bytes(b'{"t": %d}\n' % number)
+    (folder / "log.jsonl.bak").write_bytes(b"somebody's copy")
+    found = listed(matwin.tail(path, from_oldest=True, once=True).batches())
+    assert [row["t"] for row in found] == [2, 3, 4]
+    with pytest.raises(InputError, match="from_oldest= goes with rotated=True"):
+        matwin.tail(path, from_oldest=True, from_end=True)
 
 
 def test_a_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
