@@ -79,12 +79,16 @@ def captured(
     >>> [row for batch in source.batches() for row in batch.to_pylist()]
     [{'n': 3}, {'n': 2}, {'n': 1}]
     """
-    called = name or getattr(function, "__name__", type(function).__name__)
+    called = name or _name(function)
     if not callable(function):
         raise InputError(f"captured: a {type(function).__name__} is no function")
     _check_schema(schema, called)
     kind = CapturedAgain if replayable else Captured
     return kind(called, schema, False, None, None, Switch(), function, Step())
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _check_schema(schema: object, name: str) -> None:
@@ -279,7 +283,7 @@ def replayable(
     >>> [batch.to_pylist() for batch in source.items_from({"row": 2})]
     [[{'n': 3}]]
     """
-    called = name or getattr(open_at, "__name__", type(open_at).__name__)
+    called = name or _name(open_at)
     if not callable(open_at):
         raise InputError(f"replayable: a {type(open_at).__name__} is no function of a row's number")
     _check_schema(schema, called)

@@ -44,7 +44,7 @@ from .ipc_layout import (
     message_at,
 )
 from .jsonl import SAMPLE_LINES, Reading, check_length, schema_of
-from .reading import checked_schema, first_line
+from .reading import checked_schema, first_line, guarded
 from .shares import ReadShare
 from .sources import fitted
 
@@ -381,7 +381,7 @@ class ArrowFramer(Framer):
     def _take(self, message: Message, data: bytes, frames: list[Frame]) -> None:
         if message.kind == SCHEMA:
             self._schema = data
-            fitted(empty_batch(self._decoded(b"").schema), self.framing.schema, self.where)
+            fitted(empty_batch(self._opened(b"").schema), self.framing.schema, self.where)
         elif message.kind == DICTIONARY:
             self._dictionaries += data
         elif message.kind == RECORDS:
@@ -390,15 +390,19 @@ class ArrowFramer(Framer):
                     rows = fitted(batch, self.framing.schema, self.where)
                     frames.append(Frame(rows, self.place, 0))
 
-    def _decoded(self, data: bytes) -> list[pa.RecordBatch] | Any:
-        """The batch of a message; the reader itself where there is none."""
+    def _decoded(self, data: bytes) -> list[pa.RecordBatch]:
+        """The batch of a message, with what it needs before it."""
+        return list(guarded(self._opened(data), self._message))
+
+    def _opened(self, data: bytes) -> pa.RecordBatchReader:
         try:
-            reader = pa.ipc.open_stream(pa.py_buffer(self._schema + self._dictionaries + data))
-            return list(reader) if data else reader
+            return pa.ipc.open_stream(pa.py_buffer(self._schema + self._dictionaries + data))
         except (pa.ArrowException, OSError, ValueError) as e:
-            raise InputError(
-                f"{self.where}: the message at byte {self.place} can't be read: {first_line(e)}"
-            ) from e
+            raise InputError(f"{self._message} can't be read: {first_line(e)}") from e
+
+    @property
+    def _message(self) -> str:
+        return f"{self.where}: the message at byte {self.place}"
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -486,7 +490,7 @@ def format_of(path: str, format: str | None, where: str) -> Format:
     """The format that is named, or that a file's suffix tells."""
     found = _SUFFIXES.get(Path(path).suffix.lower()) if format is None else format
     if found in FORMATS:
-        return found  # type: ignore[return-value]
+        return found
     if format is not None:
         near = did_you_mean(format, FORMATS)
         raise InputError(

@@ -34,11 +34,11 @@ import pyarrow as pa
 from matwin.storage.errors import InputError
 
 from .jsonl import CHUNK_BYTES, Line, check_length, line_of
+from .places import STDIN as STDIN
 from .reading import Source, sliced, validated
 
 POLL_SECONDS = 0.05
 MARKS_MAX = 4096
-STDIN = "-"
 
 
 class Lines:

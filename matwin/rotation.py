@@ -99,7 +99,7 @@ class Opened:
             return False  # every file begins with nothing
         head = os.pread(self.fd, mark["head"], 0)
         is_same = len(head) == mark["head"] and zlib.crc32(head) == mark["crc"]
-        return is_same and self.size >= mark["offset"]
+        return bool(is_same and self.size >= mark["offset"])
 
     def close(self) -> None:
         """Let go of it."""
