@@ -311,6 +311,8 @@ class Replayed(Growing):
             if item is None and self.switch.is_on:
                 return
             yield item
+            if item is None:
+                self.switch.wait()
 
     def items_from(self, mark: Any) -> Iterator[Any]:
         """Batches from a mark on."""
