@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # The first prefix that fits a name's module decides; joins are what is left.
 GROUPS = (
     ("matwin.streams", "streams"),
+    ("matwin.tailing", "streams"),
+    ("matwin.peers", "streams"),
+    ("matwin.calls", "streams"),
     ("matwin.orders", "orders"),
     ("matwin.bounds", "orders"),
     ("matwin.storage.errors", "errors"),

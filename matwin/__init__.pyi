@@ -5,6 +5,8 @@ from matwin.asof import asof_join as asof_join
 from matwin.bestmatch import bestmatch_join as bestmatch_join
 from matwin.bounds import nonzero as nonzero
 from matwin.bounds import strict as strict
+from matwin.calls import captured as captured
+from matwin.calls import replayable as replayable
 from matwin.fixed import fixed_window_join as fixed_window_join
 from matwin.operators.epochs import cut as cut
 from matwin.operators.epochs.query import chunks as chunks
@@ -20,6 +22,8 @@ from matwin.orders import minimize as minimize
 from matwin.orders import partial_order as partial_order
 from matwin.orders import subset as subset
 from matwin.orders import youngest as youngest
+from matwin.peers import connect as connect
+from matwin.peers import listen as listen
 from matwin.report import Report as Report
 from matwin.result import Result as Result
 from matwin.storage.errors import BudgetError as BudgetError
@@ -35,6 +39,7 @@ from matwin.streams import Punctuation as Punctuation
 from matwin.streams import ReadAhead as ReadAhead
 from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
+from matwin.tailing import tail as tail
 from matwin.tools.continuous import continuous_query as continuous_query
 from matwin.tools.verify import verify as verify
 from matwin.tools.verify_window import verify_window_join as verify_window_join

@@ -28,7 +28,7 @@ from .report import SideReport
 from .row_groups import descend
 from .side import Side
 from .sizes import column_bytes, plain_bytes
-from .sources import Batches, Source
+from .sources import Source
 from .streams import Punctuation, Sorted, Stream
 
 Items = Iterator[Any]
@@ -38,7 +38,7 @@ _END = object()
 
 def items_of(source: Source) -> Items:
     """What a source has to say, in order."""
-    return source.items() if isinstance(source, Stream | Batches) else source.batches()
+    return source.items()
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,10 +142,11 @@ def format_named(word: str) -> type[File]:
 
 def has_format(path: str) -> bool:
     """Whether a file's name says its format."""
-    return _kind(path) is not None
+    return file_format(path) is not None
 
 
-def _kind(path: str) -> type[File] | None:
+def file_format(path: str) -> type[File] | None:
+    """The format that a file's name says."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     is_compressed = bool(suffixes) and suffixes[-1] in COMPRESSED
     kind = _FORMATS.get("".join(suffixes[-2:-1] if is_compressed else suffixes[-1:]))
@@ -154,7 +155,7 @@ def _kind(path: str) -> type[File] | None:
 
 def format_of(path: str, where: str) -> type[File]:
     """The format that a file's name tells."""
-    kind = _kind(path)
+    kind = file_format(path)
     if kind is None:
         raise InputError(
             f"{where}: its suffix is none of {', '.join(_FORMATS)} or .csv.gz, so its format is "

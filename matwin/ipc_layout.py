@@ -126,18 +126,18 @@ def is_stream(read_at: ReadAt, size: int) -> bool:
 
 def is_little_endian(read_at: ReadAt, size: int) -> bool:
     """Whether numbers are as this machine has them; the first message says."""
-    message = _message(read_at, 0 if is_stream(read_at, size) else 8)
+    message = message_at(read_at, 0 if is_stream(read_at, size) else 8)
     return message is not None and message.header.number(0, "<h") == 0
 
 
 def messages(read_at: ReadAt, size: int) -> Iterator[Message]:
     """The messages of a stream, or a file's batches, in order, without their bodies."""
     if not is_stream(read_at, size):
-        yield from (_checked(_message(read_at, place), size) for place in _blocks(read_at, size))
+        yield from (_checked(message_at(read_at, place), size) for place in _blocks(read_at, size))
         return
     place = 0
     while place + 4 <= size:
-        message = _message(read_at, place)
+        message = message_at(read_at, place)
         if message is None:
             return
         yield _checked(message, size)
@@ -159,7 +159,8 @@ def _checked(message: Message | None, size: int) -> Message:
     return message
 
 
-def _message(read_at: ReadAt, place: int) -> Message | None:
+def message_at(read_at: ReadAt, place: int) -> Message | None:
+    """The message at a place, its prefix and metadata; None at the end of a stream."""
     start = place
     (length,) = struct.unpack("<i", read_at(place, 4))
     place += 4

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -45,6 +45,9 @@ class Source(ABC):
     share: ReadShare = field(default=ROOMY, kw_only=True)
     """What it may take while it is read."""
 
+    comes_live: ClassVar[bool] = False
+    """Whether rows come while they are read, so that results should leave with each batch."""
+
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that are read, as far as we open them."""
@@ -53,6 +56,14 @@ class Source(ABC):
     @abstractmethod
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows; only these columns, in this order, if any are named."""
+
+    def items(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The batches, and what a live source says between them: None where nothing is there now,
+        punctuations."""
+        return self.batches(columns)
+
+    def drain(self) -> None:  # noqa: B027  (most have nothing to do)
+        """Give what is there, then end; a source that does not grow does so anyway."""
 
     def row_groups(self, column: str) -> list[RowGroup] | None:
         """What is known of a column's values without reading them, row group by row group."""

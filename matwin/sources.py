@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -125,7 +125,7 @@ def read_once(source: Source) -> object:
     read again."""
     inner = getattr(source, "source", source)
     given = getattr(inner, "given", None) or getattr(inner, "reader", None)
-    return (given.origin or given.thing) if isinstance(given, _Once) else None
+    return (given.origin or given.thing) if isinstance(given, Once) else None
 
 
 def is_iterable_source(data: object) -> bool:
@@ -161,7 +161,7 @@ def _stream_source(data: Any, name: str) -> Source:
 
 def _streamed(reader: pa.RecordBatchReader, name: str, origin: object = None) -> Streamed:
     schema = checked_schema(reader.schema, name)
-    return Streamed(name, schema, False, None, None, _Once(reader, origin))
+    return Streamed(name, schema, False, None, None, Once(reader, origin))
 
 
 def _imported(make: Callable[[], Any], name: str) -> Any:
@@ -195,7 +195,7 @@ class Held(Source):
 
 
 @dataclass
-class _Once:
+class Once:
     """Something that can be taken a single time; `origin` is what the user gave."""
 
     thing: Any
@@ -215,7 +215,7 @@ class _Once:
 class Streamed(Source):
     """An Arrow stream that is read once."""
 
-    reader: _Once
+    reader: Once
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         self.check_columns(columns)
@@ -234,8 +234,10 @@ def _no_batch(item: Any, where: str) -> object:
 class Batches(Source):
     """An iterable of batches and tables, and of items that `reading` understands."""
 
-    given: Iterable[Any] | _Once
+    given: Iterable[Any] | Once
     reading: Reading
+
+    comes_live: ClassVar[bool] = True
 
     @classmethod
     def of(
@@ -259,7 +261,7 @@ class Batches(Source):
             is_repeatable,
             None,
             None,
-            given if is_repeatable else _Once(items, given),
+            given if is_repeatable else Once(items, given),
             reading,
         )
 
@@ -269,7 +271,7 @@ class Batches(Source):
     def items(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Batches, and between them what `reading` has let pass."""
         self.check_columns(columns)
-        given = self.given.take(self.name) if isinstance(self.given, _Once) else self.given
+        given = self.given.take(self.name) if isinstance(self.given, Once) else self.given
         return self._items(given, columns)
 
     def _items(self, given: Iterable[Any], columns: Sequence[str] | None) -> Iterator[Any]:
@@ -289,7 +291,7 @@ class Batches(Source):
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if not batch.schema.equals(self.schema):
-                batch = _fitted(batch, self.schema, where)
+                batch = fitted(batch, self.schema, where)
             validated(batch, where)
             if batch.num_rows:
                 yield batch if columns is None else batch.select(columns)
@@ -309,7 +311,7 @@ def _peeked(items: Iterator[Any], head: list[Any], name: str) -> pa.Schema:
     )
 
 
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+def fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
     """The batch under the source's schema, from which it may differ in nothing but notes."""
     theirs = checked_schema(batch.schema, where)
     ours, its_names = set(schema.names), set(theirs.names)

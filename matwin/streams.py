@@ -9,7 +9,8 @@
       GridOrdered(w)  floor(y / w) never falls: the first coordinate of ε-Grid-Order
 
 What a promise means for rows that are still to come is `frontier.py`'s business; here it is only
-checked that it can be meant.  An iterable is *live*: its results should leave with each batch.
+checked that it can be meant.  An iterable, or a source that grows, is *live*: its
+results should leave with each batch.
 
 Invariants:
 * Bad arguments are refused before any data is read.  Durations as text are checked for their form
@@ -150,9 +151,10 @@ class Stream(Source):
 
     def items(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch | Punctuation]:
         """Batches and, in a punctuated stream, what is said between them."""
-        if isinstance(self.source, Batches):
-            return self.source.items(columns)
-        return self.source.batches(columns)
+        return self.source.items(columns)
+
+    def drain(self) -> None:
+        self.source.drain()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The batches alone."""
@@ -175,7 +177,7 @@ def stream(
     and counts rows that break the promise; the default is an error that names the row.  Items of an
     iterable may be record batches, tables, `Punctuation`s and, with `schema`, dicts (a row) and
     lists of dicts; None says that there is nothing to say now.  `live` says whether results should
-    leave with each batch (None: for iterables).
+    leave with each batch (None: for iterables, and for sources that grow such as `matwin.tail`).
 
     >>> stream(iter([{"t": 1}]), schema=pa.schema([("t", pa.int64())])).is_live
     True
@@ -192,7 +194,7 @@ def stream(
         raise InputError(
             f"{inner.name}: column {on!r} is not there{near}; there are {listed(names)}"
         )
-    is_live = isinstance(inner, Batches) if live is None else bool(live)
+    is_live = inner.comes_live if live is None else bool(live)
     return Stream(
         name, inner.schema, inner.is_repeatable, inner.bytes_hint, inner.rows_hint,
         inner, on, promise, late, is_live,
@@ -214,7 +216,7 @@ def _inner(source: object, order: Order, name: str, schema: pa.Schema | None) ->
     if isinstance(source, Stream):
         raise InputError(f"{name}: the source is a stream already; declare its order once")
     if is_iterable_source(source):
-        return Batches.of(source, name, schema, _ItemReader(isinstance(order, Punctuated), schema))
+        return Batches.of(source, name, schema, ItemReader(isinstance(order, Punctuated), schema))
     if isinstance(order, Punctuated):
         raise InputError(
             f"{name}: only an iterable can hold punctuations; give batches and Punctuations, or "
@@ -227,7 +229,7 @@ def _inner(source: object, order: Order, name: str, schema: pa.Schema | None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _ItemReader:
+class ItemReader:
     """What live items other than batches are."""
 
     is_punctuated: bool

@@ -4,151 +4,37 @@
     b=b.jsonl    a file           ─poll───┼─▶ whole lines ─▶ batches, None ─▶ matwin.stream
     several on standard input     ─by a field of each line─┘
 
-An `Input` gives the lines that are there, nothing after at most `POLL_SECONDS`, or its end.  A pipe
-ends when its writers have closed it, a file when it is removed; everything ends with the first
-Ctrl-C: what has been read is joined and written, and the second one breaks off (`signals.py`).
+An `Input` (`matwin.growing`) gives the lines that are there, nothing after at most `POLL_SECONDS`,
+or its end.  A pipe ends when its writers have closed it, a file when it is removed; everything ends
+with the first Ctrl-C: what has been read is joined and written, and the second one breaks off
+(`signals.py`).
 
-Invariants:
-* No call waits longer than `POLL_SECONDS`, so that a thread that reads can always be ended.
-* Only whole lines are read.  At its end a pipe's last line needs no newline; a line that somebody
-  was writing when we were stopped is left out.
-
-Left out: files that are rotated.  A file that shrinks is an error, a removed one has ended.
+Left out: files that are rotated, which `matwin.tail` reads.  A file that shrinks is an error, a
+removed one has ended.
 """
 
 from __future__ import annotations
 
-import os
-import select
-import stat
-import sys
 import threading
-import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 import matwin
-from matwin.jsonl import CHUNK_BYTES, Line, Reading, check_length, line_of, schema_of
+from matwin.growing import POLL_SECONDS, STDIN, Input, input_of
+from matwin.jsonl import Line, Reading, schema_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
 from .signals import Signals
 
-POLL_SECONDS = 0.05
 WAITING_MAX, WAITING_BYTES_MAX = 1_000_000, 64 * 2**20
-STDIN = "-"
 
 Take = Callable[[], "list[Line] | None"]
 """The lines that are there now, perhaps none, or None at the end; waits at most `POLL_SECONDS`."""
-
-
-class Input(ABC):
-    """Bytes that come, as numbered lines."""
-
-    def __init__(self, fd: int, where: str, is_stopped: Callable[[], bool]) -> None:
-        self.fd, self.where, self.is_stopped = fd, where, is_stopped
-        self._rest: list[bytes] = []  # of a line that has not ended, unjoined until it has
-        self._rest_bytes = 0
-        self._number = 0
-        self._is_over = False
-
-    def take(self) -> list[Line] | None:
-        """The lines that are there now; None at the end."""
-        if self._is_over or self.is_stopped():
-            self._close()
-            return None
-        try:
-            data = self.read()
-        except OSError as e:
-            raise InputError(f"{self.where} can't be read: {e.strerror}") from e
-        if data is None:
-            self._is_over = True
-            return self._lines([b"".join(self._rest)]) or None
-        first, *more = data.split(b"\n")
-        self._rest.append(first)
-        self._rest_bytes += len(first)
-        check_length(self._rest_bytes, self._number + 1, self.where)
-        if not more:
-            return []
-        whole = [b"".join(self._rest), *more[:-1]]
-        self._rest, self._rest_bytes = [more[-1]], len(more[-1])
-        return self._lines(whole)
-
-    def _close(self) -> None:
-        """By whoever reads, so that nobody else's file gets the number meanwhile."""
-        fd, self.fd = self.fd, -1
-        if fd > 2:
-            os.close(fd)
-
-    def _lines(self, texts: list[bytes]) -> list[Line]:
-        found = []
-        for text in texts:
-            self._number += 1
-            line = line_of(text, self._number, self.where)
-            if line is not None:
-                found.append(line)
-        return found
-
-    @abstractmethod
-    def read(self) -> bytes | None:
-        """What can be read now; None at the end."""
-
-
-class PipeInput(Input):
-    """Standard input or a named pipe, which ends when its writers have closed it."""
-
-    def read(self) -> bytes | None:
-        # A named pipe that nobody has opened yet is not ready; one that was closed is, and empty.
-        ready, _, _ = select.select([self.fd], [], [], POLL_SECONDS)
-        return os.read(self.fd, CHUNK_BYTES) or None if ready else b""
-
-
-class FileInput(Input):
-    """A file that grows, which ends when it is removed."""
-
-    def __init__(self, fd: int, where: str, is_stopped: Callable[[], bool]) -> None:
-        super().__init__(fd, where, is_stopped)
-        self._place = 0
-
-    def read(self) -> bytes | None:
-        about = os.fstat(self.fd)  # before reading, or what comes between would be missed
-        data = os.read(self.fd, CHUNK_BYTES)
-        if data:
-            self._place += len(data)
-            return data
-        if about.st_size < self._place:
-            raise InputError(f"{self.where} has become shorter while it was followed")
-        if about.st_nlink == 0:
-            return None
-        time.sleep(POLL_SECONDS)
-        return b""
-
-
-def input_of(path: str, name: str, is_stopped: Callable[[], bool]) -> Input:
-    """The input of a path or of standard input."""
-    if path == STDIN:
-        return PipeInput(sys.stdin.fileno(), f"{name}: standard input", is_stopped)
-    where = f"{name}: file {path!r}"
-    try:
-        # Without blocking: a named pipe would wait for its writer, and so might the writer for us.
-        fd = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError as e:
-        raise InputError(f"{where} is not there; make it, then follow it") from e
-    except (OSError, ValueError) as e:
-        raise InputError(f"{where} can't be opened: {e}") from e
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return FileInput(fd, where, is_stopped)
-    if stat.S_ISFIFO(mode):
-        return PipeInput(fd, where, is_stopped)
-    os.close(fd)
-    raise InputError(f"{where} is neither a file nor a pipe")
 
 
 class Divided:

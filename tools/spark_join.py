@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from matwin.growing import STDIN
 from matwin.outputs import check_outputs
 from matwin.sinks import Shown, format_of, to_stdout, write
 from matwin.spark import Meter, explain
@@ -43,7 +44,6 @@ from matwin.text import escaped
 
 from .arguments import MASTER
 from .asof import asof_arguments
-from .follow import STDIN
 from .window_words import question_arguments, streams_of
 from .words import OPTIONS, arguments_of
 

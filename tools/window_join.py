@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import matwin
+from matwin.growing import STDIN
 from matwin.jsonl import SUFFIXES
 from matwin.outputs import check_outputs
 from matwin.report import Report, SideReport
@@ -32,7 +33,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.units import format_size
 from matwin.text import escaped
 
-from .follow import STDIN, Following
+from .follow import Following
 from .join import EXACT_FILES, ROWS_SHOWN, is_bar_wanted, said, summary_of
 from .live import live_format, write_live
 from .progress import Progress

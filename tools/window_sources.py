@@ -21,11 +21,12 @@ import matwin
 from matwin.file import File
 from matwin.files import files_source
 from matwin.formats import JsonLines, has_format
+from matwin.growing import STDIN
 from matwin.jsonl import SUFFIXES, declared_schema
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 
-from .follow import STDIN, Following
+from .follow import Following
 from .window_words import cut, is_time_column, per_stream, plain, time_of, value_of
 from .words import input_of, usual_format
 

@@ -126,6 +126,8 @@ class Alignment:
     def _read(self, wanted: Sequence[Capture]) -> None:
         """Read of one that has something; else wait a little."""
         usable = [c for c in wanted if self._may_read(c)]
+        for capture in usable:
+            capture.ask(self.chunk)
         ready = [c for c in usable if c.is_ready]
         heard = [c.read() for c in ready]
         if not any(heard):

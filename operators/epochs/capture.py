@@ -52,6 +52,17 @@ class Replayable(Protocol):
         rows come before it from there on.  Asked with growing numbers."""
 
 
+@runtime_checkable
+class InStep(Protocol):
+    """A source that gives rows only when an epoch needs them, and knows of the cuts."""
+
+    def items_in_step(self, mark: Any) -> Iterator[Any]:
+        """Batches from a mark on, each when it is asked for."""
+
+    def ask(self, chunk: int | None, row: int) -> None:
+        """The open chunk needs more than the rows below a number."""
+
+
 class Capture:
     """One stream while it is captured."""
 
@@ -105,6 +116,8 @@ class Capture:
 
     def _items_from(self, mark: Any) -> Iterator[Any]:
         inner = self.inner
+        if isinstance(inner, InStep):
+            return inner.items_in_step(mark)
         return inner.items_from(mark) if isinstance(inner, Replayable) else items_of(self.stream)
 
     def _went_back(self, position: Mapping[str, Any]) -> Any:
@@ -124,6 +137,11 @@ class Capture:
     def is_ready(self) -> bool:
         """Whether reading would not wait."""
         return not self.is_done and (self._inbox is None or self._inbox.is_ready)
+
+    def ask(self, chunk: int | None) -> None:
+        """Have a source that keeps in step give rows for a chunk."""
+        if isinstance(self.inner, InStep):
+            self.inner.ask(chunk, self.rows_read)
 
     @property
     def inbox(self) -> Inbox | None:
@@ -176,7 +194,11 @@ class Capture:
     @property
     def complete_below(self) -> int:
         """Chunks below this number have come whole."""
-        return NEVER if self.is_done else self.cutter.complete_below
+        if self.is_done:
+            return NEVER
+        # The cutter knows what had been read before a restart; rows of that are still to come.
+        is_behind = self.rows_read < self._read_before
+        return -NEVER if is_behind else self.cutter.complete_below
 
     @property
     def first_waiting(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.growing import Growing
 from matwin.inbox import Bell
 from matwin.options import Options, options_of
 from matwin.shares import CHUNK_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
@@ -101,7 +102,8 @@ def _streams(sources: object) -> dict[str, Stream]:
         if not isinstance(name, str) or not name:
             raise InputError(f"sources: {name!r} is not a name; give text")
         found[name] = _stream(data, name)
-        once = read_once(found[name].source)
+        inner = found[name].source
+        once = read_once(inner) or (inner.cursor if isinstance(inner, Growing) else None)
         if once is not None and id(once) in seen:
             raise InputError(
                 f"{seen[id(once)]} and {name} are the same source, which can be read only once; "

@@ -24,10 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matwin import jsonl
+from matwin.growing import FileInput, Lines, PipeInput, input_of
 from matwin.storage.errors import InputError
 from matwin.tools import follow
 from matwin.tools.cli import main
-from matwin.tools.follow import Divided, FileInput, Following, Input, PipeInput, input_of
+from matwin.tools.follow import Divided, Following
 
 CODE = "import sys; from matwin.tools.cli import main; sys.exit(main())"
 ASKED = ["--time", "t", "--window", "5", "--by", "k", "--follow"]
@@ -341,18 +342,8 @@ def test_lines_come_whole(pipe: tuple[PipeInput, io.FileIO]) -> None:
 
 @given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\r", b"\n")), max_size=20))
 def test_lines_are_the_same_however_they_come(chunks: list[bytes]) -> None:
-    class Given(Input):
-        """An input that comes in these pieces."""
-
-        def read(self) -> bytes | None:
-            return chunks.pop(0) if chunks else None
-
-        def _lines(self, texts: list[bytes]) -> list[Any]:
-            return texts
-
-    whole, lines, found = b"".join(chunks), Given(-1, "here", lambda: False), []
-    while (taken := lines.take()) is not None:
-        found += taken
+    whole, lines = b"".join(chunks), Lines("here")
+    found = [line for chunk in chunks for line in lines.add(chunk)] + lines.finish()
     assert found == whole.split(b"\n")
 
 
