@@ -396,7 +396,7 @@ def _with_constants(file: File, names: Sequence[str], share: ReadShare) -> Itera
 def files_source(data: Any, name: str, declared: pa.Schema | None = None) -> Files:
     """The source of a path, a folder, a pattern or a list of them.
 
-    `declared` are the columns of JSON lines, which their first lines tell otherwise.
+    `declared` are the columns of JSON lines and CSV, which their first lines tell otherwise.
     """
     patterns = data if isinstance(data, list | tuple) else [data]
     found = [p for each in patterns for p in places(os.fsdecode(each), name, has_format)]
@@ -454,7 +454,7 @@ def _described(place: Place, name: str, declared: pa.Schema | None = None) -> Fi
     where = f"{name}: file {place.path!r}"
     _size(place, where)  # what is not there is told first
     kind = _sniffed(place) if place.held is not None else _format(place.path, where)
-    return described_file(place, name, kind, declared if kind is JsonLines else None)
+    return described_file(place, name, kind, declared if kind in (Csv, JsonLines) else None)
 
 
 def _near(path: str) -> str:

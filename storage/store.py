@@ -107,6 +107,10 @@ class Store:
         """Windows of the last completed step that have not been opened again."""
         return list(self._saved)
 
+    def saved_schema(self, name: str) -> pa.Schema:
+        """The columns of such a window."""
+        return self._saved[name][1].schema
+
     @in_turn
     def window(
         self,

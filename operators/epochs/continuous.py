@@ -93,10 +93,15 @@ class Status:
     state_rows: int = 0
     state_bytes: int = 0
     seconds_after_cut: float = 0.0
-    lag_seconds: float | None = None
-    """How far the newest row's time is behind the clock, for times."""
+    newest_at: float | None = None
+    """The newest row's time, in seconds since 1970, where streams are cut by times."""
     began_at: float = field(default_factory=time.time)
     is_done: bool = False
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How far the newest row's time is behind the clock."""
+        return None if self.newest_at is None else time.time() - self.newest_at
 
 
 class ContinuousQuery:
@@ -252,6 +257,7 @@ class ContinuousQuery:
             self._windows[name].add(rows)
             report.rows[name] += rows.num_rows
             self.status.open_rows += rows.num_rows
+            self.status.newest_at = self._newest()
             run.start()
             run.check()
             self._tell()
@@ -300,6 +306,10 @@ class ContinuousQuery:
         status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         status.open_rows = 0
         self._tell()
+
+    def _newest(self) -> float | None:
+        times = [c.cutter.newest_at for c in self._captures.values()]
+        return max((t for t in times if t is not None), default=None)
 
     def _tell(self) -> None:
         if self._progress is not None:
