@@ -17,6 +17,8 @@ from matwin.operators.epochs.continuous import Status
 from matwin.plain import shown_rows
 from matwin.text import cut
 
+from .told import brief
+
 EPOCHS_MAX = 240
 RESULTS_MAX = 5
 ROWS_MAX, COLUMNS_MAX, CELL_MAX = 20, 40, 200
@@ -37,7 +39,8 @@ class Board:
 
     def add(self, about: dict[str, Any]) -> None:
         """An epoch has happened."""
-        self._epochs = (*self._epochs, {**about, "at": time.time()})[-EPOCHS_MAX:]
+        new = {**about, "bounds": brief(about["bounds"]), "at": time.time()}
+        self._epochs = (*self._epochs, new)[-EPOCHS_MAX:]
 
     def show(self, epoch: int, bounds: str, rows: pa.RecordBatch) -> None:
         """Rows of an epoch's result; the first ones are kept."""
@@ -45,7 +48,7 @@ class Board:
             return
         *before, last = self._results or ({"epoch": None},)
         if last["epoch"] != epoch:
-            new = {"epoch": epoch, "bounds": bounds, **_first(rows)}
+            new = {"epoch": epoch, "bounds": brief(bounds), **_first(rows)}
             self._results = (*self._results, new)[-RESULTS_MAX:]
             return
         room = ROWS_MAX - len(last["rows"])
@@ -62,7 +65,7 @@ class Board:
             "is_done": self.is_done,
             "status": {
                 "epoch": status.epoch,
-                "bounds": status.bounds,
+                "bounds": brief(status.bounds),
                 "rows_in": status.rows_in + status.open_rows,
                 "rows_out": status.rows_out,
                 "open_rows": status.open_rows,

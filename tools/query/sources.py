@@ -9,7 +9,9 @@ With ``--once`` nothing is followed: what is there is read, and standard input t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,7 @@ FORMATS = {
     "parquet": (".parquet", ".pq"), "csv": (".csv",), "tsv": (".tsv",), "jsonl": SUFFIXES,
     "arrow": (".arrow", ".ipc", ".feather", ".arrows"),
 }  # fmt: skip
+END_SECONDS = 1.0
 TYPED = ("parquet", "arrow")
 """Formats that say themselves what their columns are."""
 
@@ -40,6 +43,18 @@ class Feeding(Following):
     def is_stopped(self) -> bool:
         """Whether nothing more is to be read."""
         return self._is_over or (not self.is_running and self.signals.number != 0)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, at)
+        # What ends while the interpreter does would be reported as leaked by DuckDB.
+        for thread in threading.enumerate():
+            if thread.name.startswith("matwin stream "):
+                thread.join(END_SECONDS)
 
 
 def opened(job: Job, feeding: Feeding, *, is_once: bool) -> dict[str, Stream]:

@@ -6,6 +6,7 @@ epoch 12  10:04:00 … 10:05:00  1,204,000 rows in  3,120 out  state 48 MiB  lag
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from types import TracebackType
@@ -19,34 +20,51 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 REFRESH_SECONDS = 0.1
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d+)?Z?)?")
 _UNITS = ((86400 * 365.25, "y"), (86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def duration(seconds: float) -> str:
     """A length of time for people.
 
-    >>> duration(0.0384), duration(2.14), duration(7200), duration(-3.0)
-    ('38 ms', '2.1 s', '2 h', '-3 s')
+    >>> duration(0.0384), duration(0.5), duration(2.14), duration(7200), duration(-3.0)
+    ('38.4 ms', '500 ms', '2.1 s', '2 h', '-3 s')
     """
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
     if seconds < 0.9995:
-        return f"{sign}{seconds * 1000:.2g} ms"
+        return f"{sign}{seconds * 1000:.3g} ms"
     size, unit = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
     amount = seconds / size
     return f"{sign}{amount:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def brief(bounds: str) -> str:
+    """Bounds without zeros and without a day that is said before.
+
+    >>> brief("2026-01-01 00:01:00.000000 … 2026-01-01 00:02:00.500000")
+    '2026-01-01 00:01:00 … 00:02:00.5'
+    >>> brief("60 … 120"), brief("2026-01-01 … 2026-01-02"), brief("graph 7")
+    ('60 … 120', '2026-01-01 … 2026-01-02', 'graph 7')
+    """
+    sides = bounds.split(" … ")
+    if len(sides) != 2 or not all(map(_MOMENT.fullmatch, sides)):
+        return bounds
+    low, high = (re.sub(r"\.?0+(?=Z?$)", "", s) if "." in s else s for s in sides)
+    is_same_day = low[:11] == high[:11] and len(low) > 11
+    return f"{low} … {high[11:] if is_same_day else high}"
 
 
 def line_of(status: Status, width: int = 200) -> str:
     """The status in one line; what matters least is left out first.
 
     >>> line_of(Status(epoch=2, bounds="60 … 120", rows_in=7, rows_out=3, state_bytes=4096))
-    'epoch 2  60 … 120  7 rows in  3 out  state 4KiB  after the cut 0 ms'
+    'epoch 2  60 … 120  7 rows in  3 out  state 4 KiB  after the cut 0 ms'
     """
     lag = status.lag_seconds
     rows = status.rows_in + status.open_rows
     parts = [
         (0, f"epoch {status.epoch}"),
-        (4, escaped(status.bounds)),
+        (4, escaped(brief(status.bounds))),
         (1, f"{rows:,} rows in"),
         (2, f"{status.rows_out:,} out"),
         (5, f"state {format_size(status.state_bytes)}"),

@@ -242,7 +242,12 @@ def _shown(events: Events, summary: dict[str, Any]) -> list[str]:
     parts = [_headline(events.source, summary), window_table(summary)]
     if summary["hit_rate_over_time"]:
         parts.append(_curves(events, summary))
-    parts += [_epochs(summary["epochs"]), _modes(summary["modes"]), _plans(summary["plans"]), _expiries(summary)]
+    parts += [
+        _epochs(summary["epochs"]),
+        _modes(summary["modes"]),
+        _plans(summary["plans"]),
+        _expiries(summary),
+    ]
     return [part for part in parts if part]
 
 

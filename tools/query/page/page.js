@@ -1,7 +1,7 @@
 "use strict";
 // The page of a running query: asks for its status once a second, and writes text, never markup.
 (() => {
-const PERIOD = 1000, BARS = 80, ROWS = 60, LOST_AFTER = 3;
+const PERIOD = 1000, BARS = 80, ROWS = 30, LOST_AFTER = 3;
 const find = (id) => document.getElementById(id);
 
 function made(name, text, kind) {
