@@ -268,7 +268,9 @@ class ContinuousQuery:
         unfinished chunk is better read again."""
         if is_partial and all(c.is_replayable for c in self._captures.values()):
             return False
-        return self._alignment.is_real if not is_partial else self.status.open_rows > 0
+        if is_partial:
+            return self.status.open_rows > 0 or self._alignment.has_unrepeatable
+        return self._alignment.is_real
 
     def _put_down(self, epoch: int, rows: Rows) -> Spooled:
         if self._state is not None:
@@ -327,6 +329,8 @@ class _Run:
 
     def __init__(self, query: Query, windows: Windows, put_down: Callable[[Rows], Spooled]) -> None:
         self._query, self._windows, self._put_down = query, windows, put_down
+        # Not `Thread.join`, which takes a thread for over when a signal breaks it off (Python 3.11).
+        self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Spooled | None = None
         self._error: BaseException | None = None
@@ -343,6 +347,8 @@ class _Run:
             self._result = self._put_down(self._query.run(self._windows))
         except BaseException as e:
             self._error = e  # raised where the rows are captured
+        finally:
+            self._done.set()
 
     def check(self) -> None:
         """Raise what went wrong so far."""
@@ -353,7 +359,7 @@ class _Run:
         """The result, waited for; the chunks are complete."""
         self.start()
         assert self._thread is not None
-        self._thread.join()
+        self._done.wait()
         self.check()
         assert self._result is not None
         return self._result
@@ -363,6 +369,9 @@ class _Run:
         for window in windows:
             window.stop()
         if self._thread is not None:
-            self._thread.join()
+            interrupt = getattr(self._query, "interrupt", None)
+            if interrupt is not None:
+                interrupt()
+            self._done.wait()
         if self._result is not None:
             self._result.close()
