@@ -174,7 +174,11 @@ class Capture:
     @property
     def complete_below(self) -> int:
         """Chunks below this number have come whole."""
-        return NEVER if self.is_done else self.cutter.complete_below
+        if self.is_done:
+            return NEVER
+        # The cutter knows of all rows that were read before a restart, of which some wait no more
+        # until they have been read again.
+        return self.cutter.complete_below if self.rows_read >= self._read_before else -NEVER
 
     @property
     def first_waiting(self) -> int | None:

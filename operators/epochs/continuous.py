@@ -329,7 +329,7 @@ class _Run:
 
     def __init__(self, query: Query, windows: Windows, put_down: Callable[[Rows], Spooled]) -> None:
         self._query, self._windows, self._put_down = query, windows, put_down
-        # Not `Thread.join`, which takes a thread for over when a signal breaks it off (Python 3.11).
+        # Not `Thread.join`, which takes a thread for over when a signal breaks it off (in 3.11).
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Spooled | None = None

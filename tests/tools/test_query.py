@@ -330,8 +330,5 @@ def test_sources_with_a_drain_are_told(folder: Path) -> None:
         def drain(self) -> None:
             self.is_drained = True
 
-    class Stream:
-        source = Growing()
-
-    drain({"a": Stream()})  # type: ignore[dict-item]
-    assert Stream.source.is_drained
+    source = Growing()
+    assert drain(source) and source.is_drained and not drain(object())

@@ -22,9 +22,10 @@ from typing import Any
 import matwin
 from matwin.operators.epochs.continuous import ContinuousQuery, Epoch
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.units import parse_size
 
 from .board import Board
-from .job import Job, explained, read_job
+from .job import Job, Where, explained, read_job
 from .output import Lines, Rows, Silent
 from .server import Address, StatusServer
 from .sources import Feeding, opened, table_of
@@ -39,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
     address = None if args.status is None else Address.of(args.status)
     if args.json and args.format:
         raise InputError("--format says how rows are written, and --json has them in its lines")
+    if args.memory is not None:
+        with Where("--memory").told():
+            parse_size(args.memory)
     job = read_job(args.job)
     options = _options(args, job)
     if args.format and options["sink"] is not None:

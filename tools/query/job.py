@@ -1,6 +1,6 @@
 """A job file: a continuous query written down in TOML.
 
-    [sources.calls]                 sources.py opens it: a file, a pattern, "-", an address
+    [sources.calls]                 sources.py opens it: a file, a pattern, "-", or a socket
     path = "calls-*.csv"
     order = {lateness = "5s"}
     [cut]                           matwin.cut.every("60s", on="ts")
@@ -35,19 +35,22 @@ from matwin.operators.epochs.cut import Cut
 from matwin.operators.epochs.query import Chunks
 from matwin.options import JoinOptions
 from matwin.storage.errors import InputError, MatwinError
-from matwin.storage.units import shown
+from matwin.storage.units import nanoseconds, parse_size, shown
 
 KEYS = (
     "sources", "cut", "keep", "tables", "windows", "query", "sink", "state", "memory", "page_size",
     "scratch", "idle_after", "trace",
 )  # fmt: skip
-SOURCE_KEYS = ("path", "format", "schema", "on", "order", "late", "follow")
+SOURCE_KEYS = (
+    "path", "listen", "connect", "peers", "format", "schema", "on", "order", "late", "follow",
+)  # fmt: skip
+PLACES = ("path", "listen", "connect")
 CUT_KEYS = ("every", "count", "on_change", "on", "align")
 CUT_EXAMPLE = 'write every = "60s" with on = "ts", count = 10000, or on_change = "id"'
 JOINS = ("epsilon_join", "bestmatch_join", "asof_join", "window_join")
 _AT = re.compile(r"(?P<what>.*) \(at (?P<place>line \d+, column \d+|end of document)\)", re.DOTALL)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""What an address begins with: ``s3://bucket``, ``tcp://host:port``, ``unix:/path``."""
+"""What an address begins with, such as ``s3://bucket``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class SourceGiven:
     """A source as the job has it."""
 
     where: Where
+    place: str
+    """What says where it is: its path, or whom it listens or connects to."""
     path: str | list[str]
     format: str | None = None
     schema: str | dict[str, str] | None = None
@@ -90,6 +95,7 @@ class SourceGiven:
     order: Any = "sorted"
     late: Any = "error"
     follow: bool = False
+    peers: Any = "one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +192,15 @@ def _sources(value: object, where: Where, folder: Path) -> dict[str, SourceGiven
 
 def _source(value: object, where: Where, folder: Path) -> SourceGiven:
     if isinstance(value, str | list):
-        return SourceGiven(where, _paths(value, where, folder))
+        return SourceGiven(where, "path", _paths(value, where, folder))
     given = table_of(value, where, SOURCE_KEYS)
-    if "path" not in given:
-        raise where.wrong('path is missing; write for example path = "calls-*.csv"')
-    path = _paths(given["path"], where.of("path"), folder)
+    named = [place for place in PLACES if place in given]
+    if len(named) != 1:
+        said = " and ".join(named) if named else "path is missing"
+        raise where.wrong(f'{said}; write one of path = "calls-*.csv", listen = ":9000", '
+                          'connect = "host:9000"')  # fmt: skip
+    [place] = named
+    path = _paths(given[place], where.of(place), folder if place == "path" else None)
     order = _order(given.get("order", "sorted"), where.of("order"))
     late = given.get("late", "error")
     if late not in ("error", "drop"):
@@ -203,11 +213,16 @@ def _source(value: object, where: Where, folder: Path) -> SourceGiven:
         raise where.of("schema").wrong(
             f'{shown(schema)}; write for example {{ts = "timestamp[us]", host = "string"}}'
         )
-    return SourceGiven(where, path, given.get("format"), schema, given.get("on"), order, late,
-                       follow)  # fmt: skip
+    return SourceGiven(
+        where, place, path, given.get("format"), schema, given.get("on"), order, late, follow,
+        given.get("peers", "one"),
+    )  # fmt: skip
 
 
-def _paths(value: object, where: Where, folder: Path) -> str | list[str]:
+def _paths(value: object, where: Where, folder: Path | None) -> str | list[str]:
+    """A path, or several, from where we are; an address has no folder."""
+    if folder is None:
+        return _text(value, where, '":9000"')
     if isinstance(value, list) and value:
         return [located(_text(one, where, '"a.parquet"'), folder) for one in value]
     return located(_text(value, where, '"calls-*.csv", "-" for standard input'), folder)
@@ -215,7 +230,7 @@ def _paths(value: object, where: Where, folder: Path) -> str | list[str]:
 
 def located(path: str, folder: Path) -> str:
     """A path of the job, from where we are."""
-    if path == "-" or _ADDRESS.match(path) or path.startswith(":"):
+    if path == "-" or _ADDRESS.match(path):
         return path
     return str(folder / Path(path).expanduser())
 
@@ -261,9 +276,15 @@ def _cut(value: object, where: Where) -> Cut:
 
 
 def _options(given: Mapping[str, Any], where: Where, folder: Path) -> dict[str, Any]:
-    """What `continuous_query` takes under the same name; what it refuses, it names itself."""
+    """What `continuous_query` takes under the same name."""
     plain = ("keep", "memory", "page_size", "idle_after")
     found = {name: given[name] for name in plain if name in given}
+    for name, check in (
+        ("memory", parse_size), ("page_size", parse_size), ("idle_after", nanoseconds),
+    ):  # fmt: skip
+        if name in found:
+            with where.of(name).told():
+                check(found[name])
     for name in ("sink", "state", "scratch", "trace"):
         if name in given:
             found[name] = located(_text(given[name], where.of(name), f'"{name}"'), folder)

@@ -1,10 +1,11 @@
-"""The streams of a job: files that are complete, and lines that still come.
+"""The streams of a job: files that are complete, and sources that grow.
 
-    path = "calls-*.csv"               read to the end
-    path = "calls.jsonl", follow = true    JSON lines, as somebody writes them; until it is removed
-    path = "-"                         JSON lines on standard input
+    path = "calls-*.csv"                   read to the end
+    path = "calls.jsonl", follow = true    as somebody writes it
+    path = "-"                             standard input, to its end
+    listen = ":9000"                       whoever connects; connect = "host:9000" the other way
 
-With ``--once`` nothing is followed: what is there is read, and standard input to its end.
+With ``--once`` a source that grows gives what is there and ends.
 """
 
 from __future__ import annotations
@@ -59,25 +60,54 @@ class Feeding(Following):
 
 def opened(job: Job, feeding: Feeding, *, is_once: bool) -> dict[str, Stream]:
     """The streams of a job; what has to be waited for is opened last."""
-    live = {n: g for n, g in job.sources.items() if _is_live(g, is_once=is_once)}
+    for given in job.sources.values():
+        _check(given)
+    _check_standard_input(job.sources)
+    live = {n: g for n, g in job.sources.items() if _is_live(g)}
     found = {n: _finite(n, g) for n, g in job.sources.items() if n not in live}
-    found |= _followed(live, feeding)
-    if is_once:
-        drain(found)
+    for name, given in live.items():
+        with given.where.told():
+            found[name] = _growing(name, given, feeding, is_once=is_once)
     return {name: found[name] for name in job.sources}
 
 
-def drain(streams: Mapping[str, Stream]) -> None:
-    """Tell sources that grow to end with what is there."""
-    for stream in streams.values():
-        for source in (stream, stream.source):
-            if hasattr(source, "drain"):
-                source.drain()
+def _is_live(given: SourceGiven) -> bool:
+    return given.place != "path" or given.path == STDIN or given.follow
 
 
-def _is_live(given: SourceGiven, *, is_once: bool) -> bool:
-    _check(given)
-    return given.path == STDIN or (given.follow and not is_once)
+def drain(source: object) -> bool:
+    """Tell a source that grows to end with what is there; whether it can be told."""
+    can = hasattr(source, "drain")
+    if can:
+        source.drain()  # type: ignore[attr-defined]
+    return can
+
+
+def _growing(name: str, given: SourceGiven, feeding: Feeding, *, is_once: bool) -> Stream:
+    if given.place != "path":
+        source = _socket(name, given)
+    elif hasattr(matwin, "tail"):
+        more = {} if given.format is None else {"format": given.format}
+        source = matwin.tail(given.path, schema=_schema(given), name=name, **more)
+    else:
+        _check_lines(given)
+        is_finite = is_once and given.path != STDIN
+        return _finite(name, given) if is_finite else _followed(name, given, feeding)
+    if is_once and given.path != STDIN:  # which ends by itself
+        drain(source)
+    return _declared(name, source, given)
+
+
+def _socket(name: str, given: SourceGiven) -> Any:
+    schema = _schema(given)
+    if schema is None:
+        raise given.where.wrong('schema is missing; write for example schema = {ts = "int64"}')
+    more = {} if given.format is None else {"format": given.format}
+    if not hasattr(matwin, "listen"):
+        raise given.where.of(given.place).wrong("this release reads no sockets; take a named pipe")
+    if given.place == "connect":
+        return matwin.connect(given.path, schema=schema, name=name, **more)
+    return matwin.listen(given.path, schema=schema, name=name, peers=given.peers, **more)
 
 
 def _check(given: SourceGiven) -> None:
@@ -85,17 +115,20 @@ def _check(given: SourceGiven) -> None:
     where = given.where
     if given.format is not None and given.format not in FORMATS:
         raise where.of("format").wrong(f"{given.format!r}; choose one of {', '.join(FORMATS)}")
-    is_lines = given.format in (None, "jsonl")
-    if given.path == STDIN and not is_lines:
-        raise where.of("format").wrong(
-            f"{given.format!r}: standard input is read as JSON lines; write jsonl"
+    if given.follow and not isinstance(given.path, str):
+        raise where.of("follow").wrong("it takes one path or pattern, and there are several")
+    if given.follow and given.place != "path":
+        raise where.of("follow").wrong(f"{given.place} grows anyway; take it out")
+    if given.peers != "one" and given.place != "listen":
+        raise where.of("peers").wrong(f"it goes with listen, not with {given.place}; take it out")
+
+
+def _check_standard_input(sources: Mapping[str, SourceGiven]) -> None:
+    piped = [name for name, given in sources.items() if given.path == STDIN]
+    if len(piped) > 1:
+        raise sources[piped[1]].where.wrong(
+            f"{' and '.join(piped)} are both on standard input; give one of them a named pipe"
         )
-    if given.follow and given.path != STDIN:
-        is_lines = is_lines and isinstance(given.path, str) and given.path.endswith(SUFFIXES)
-        if not is_lines:
-            raise where.of("follow").wrong(
-                f"only one file of JSON lines ({', '.join(SUFFIXES)}) is followed"
-            )
 
 
 def _schema(given: SourceGiven) -> pa.Schema | None:
@@ -130,23 +163,21 @@ def _finite(name: str, given: SourceGiven) -> Stream:
     return _declared(name, source, given)
 
 
-def _followed(live: Mapping[str, SourceGiven], feeding: Feeding) -> dict[str, Stream]:
-    paths = {name: str(given.path) for name, given in live.items()}
-    piped = [name for name, path in paths.items() if path == STDIN]
-    if len(piped) > 1:
-        raise live[piped[1]].where.wrong(
-            f"{' and '.join(piped)} are both on standard input; give one of them a named pipe"
+def _check_lines(given: SourceGiven) -> None:
+    is_lines = given.format in (None, "jsonl") and str(given.path).endswith((STDIN, *SUFFIXES))
+    if not is_lines:
+        raise given.where.of("format" if given.path == STDIN else "follow").wrong(
+            f"only JSON lines ({', '.join(SUFFIXES)}) are followed"
         )
-    found: dict[str, Stream] = {}
-    for name, take in feeding.takes(paths, None).items():
-        given = live[name]
-        with given.where.told():
-            reading, batches = feeding.reading(name, take, _schema(given))
-            found[name] = matwin.stream(
-                batches, on=given.on, order=given.order, late=given.late, name=name,
-                schema=reading.schema,
-            )  # fmt: skip
-    return found
+
+
+def _followed(name: str, given: SourceGiven, feeding: Feeding) -> Stream:
+    """JSON lines as they come."""
+    [take] = feeding.takes({name: str(given.path)}, None).values()
+    reading, batches = feeding.reading(name, take, _schema(given))
+    return matwin.stream(
+        batches, on=given.on, order=given.order, late=given.late, name=name, schema=reading.schema
+    )
 
 
 def table_of(name: str, path: str | list[str], job: Job) -> Any:
