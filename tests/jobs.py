@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,11 @@ def running(folder: Path, *words: str, **more: Any) -> Iterator[subprocess.Popen
         yield child
     finally:
         child.kill()
-        child.communicate()
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
 
 
 def say(child: subprocess.Popen[str], *rows: dict[str, Any]) -> None:
