@@ -32,6 +32,19 @@ from matwin.tools.commands import COMMANDS
 from matwin.tools.completion import SHELLS
 
 MINUTE = 60_000_000
+JOB = """
+[sources]
+a = "trades.parquet"
+b = "quotes.parquet"
+[cut]
+every = "10min"
+on = "t"
+[query]
+join = "asof_join"
+left = "a"
+right = "b"
+on = "t"
+"""
 LONG = ("bench", "demo", "warm", "completion")
 HELP = """
 import sys, time
@@ -52,6 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(pa.table({"t": t, "room": room, "x": x, "percent": x}), "humidity.parquet")
     pq.write_table(pa.table({"t": t, "stock": room, "price": x}), "trades.parquet")
     pq.write_table(pa.table({"t": t, "stock": room, "bid": x}), "quotes.parquet")
+    Path("job.toml").write_text(JOB, encoding="utf-8")
     return tmp_path
 
 
@@ -71,7 +85,10 @@ def test_every_help_has_examples(
         assert typed == expected
 
 
-@pytest.mark.parametrize("words", [[], ["join"], ["asof"], ["window-join"], ["verify"]])
+@pytest.mark.parametrize(
+    "words",
+    [[], ["join"], ["asof"], ["window-join"], ["verify"], ["query"], ["state", "show"]],
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HELP, *words], capture_output=True, text=True, check=True
