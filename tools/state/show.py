@@ -98,7 +98,7 @@ def shown(told: dict[str, Any]) -> str:
         f"{format_size(told['page_size'])}",
         "",
         "asked:",
-        *(f"  {escaped(name)}: {escaped(text)}" for name, text in told["asked"].items()),
+        *(f"  {escaped(n)}: {escaped(' '.join(t.split()))}" for n, t in told["asked"].items()),
     ]
     return "\n".join(lines)
 
