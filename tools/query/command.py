@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"--format is for standard output, and results go to {options['sink']}; leave it out"
         )
-    with Feeding() as feeding:
+    feeding = Feeding()
+    with feeding:
         try:
             _run(args, job, options, address, feeding)
         except KeyboardInterrupt:

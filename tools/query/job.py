@@ -363,10 +363,10 @@ def _streams(value: object, where: Where, names: Sequence[str]) -> dict[str, Chu
 
 def _chunks(value: object, where: Where, names: Sequence[str]) -> Chunks:
     """``"a"``, or ``{stream = "a", last = 1}``."""
-    given = {"stream": value} if isinstance(value, str) else (
+    given: dict[str, Any] = {"stream": value} if isinstance(value, str) else (
         table_of(value, where, ("stream", "last"))
     )  # fmt: skip
-    name = given.get("stream")
+    name: Any = given.get("stream")
     if name not in names:
         near = did_you_mean(name, names) if isinstance(name, str) else ""
         raise where.wrong(

@@ -30,6 +30,8 @@ FORMATS = {
     "parquet": (".parquet", ".pq"), "csv": (".csv",), "tsv": (".tsv",), "jsonl": SUFFIXES,
     "arrow": (".arrow", ".ipc", ".feather", ".arrows"),
 }  # fmt: skip
+_library: Any = matwin
+"""Not every release has sources that grow."""
 END_SECONDS = 1.0
 TYPED = ("parquet", "arrow")
 """Formats that say themselves what their columns are."""
@@ -86,9 +88,9 @@ def drain(source: object) -> bool:
 def _growing(name: str, given: SourceGiven, feeding: Feeding, *, is_once: bool) -> Stream:
     if given.place != "path":
         source = _socket(name, given)
-    elif hasattr(matwin, "tail"):
+    elif hasattr(_library, "tail"):
         more = {} if given.format is None else {"format": given.format}
-        source = matwin.tail(given.path, schema=_schema(given), name=name, **more)
+        source = _library.tail(given.path, schema=_schema(given), name=name, **more)
     else:
         _check_lines(given)
         is_finite = is_once and given.path != STDIN
@@ -103,11 +105,11 @@ def _socket(name: str, given: SourceGiven) -> Any:
     if schema is None:
         raise given.where.wrong('schema is missing; write for example schema = {ts = "int64"}')
     more = {} if given.format is None else {"format": given.format}
-    if not hasattr(matwin, "listen"):
+    if not hasattr(_library, given.place):
         raise given.where.of(given.place).wrong("this release reads no sockets; take a named pipe")
     if given.place == "connect":
-        return matwin.connect(given.path, schema=schema, name=name, **more)
-    return matwin.listen(given.path, schema=schema, name=name, peers=given.peers, **more)
+        return _library.connect(given.path, schema=schema, name=name, **more)
+    return _library.listen(given.path, schema=schema, name=name, peers=given.peers, **more)
 
 
 def _check(given: SourceGiven) -> None:

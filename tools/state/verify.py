@@ -117,7 +117,7 @@ def _result_rows(state: State, problems: list[str]) -> int:
         return 0
     path = state.result_path(about["epoch"])
     try:
-        rows = sum(batch.num_rows for batch in Kept.read_back(path, about))
+        rows: int = sum(batch.num_rows for batch in Kept.read_back(path, about))
     except (MatwinError, pa.ArrowException, OSError) as e:
         problems.append(str(e))
         return 0
