@@ -257,7 +257,6 @@ class ContinuousQuery:
             self._windows[name].add(rows)
             report.rows[name] += rows.num_rows
             self.status.open_rows += rows.num_rows
-            self.status.newest_at = self._newest()
             run.start()
             run.check()
             self._tell()
@@ -314,6 +313,7 @@ class ContinuousQuery:
         return max((t for t in times if t is not None), default=None)
 
     def _tell(self) -> None:
+        self.status.newest_at = self._newest()
         if self._progress is not None:
             self._progress(self.status)
 
@@ -329,7 +329,7 @@ class _Run:
 
     def __init__(self, query: Query, windows: Windows, put_down: Callable[[Rows], Spooled]) -> None:
         self._query, self._windows, self._put_down = query, windows, put_down
-        # Not `Thread.join`, which takes a thread for over when a signal breaks it off (in 3.11).
+        # A join that a signal breaks off takes the thread for over (up to Python 3.12).
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Spooled | None = None
@@ -359,7 +359,7 @@ class _Run:
         """The result, waited for; the chunks are complete."""
         self.start()
         assert self._thread is not None
-        self._done.wait()
+        self._thread.join()
         self.check()
         assert self._result is not None
         return self._result
