@@ -10,6 +10,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -332,3 +333,41 @@ def test_sources_with_a_drain_are_told(folder: Path) -> None:
 
     source = Growing()
     assert drain(source) and source.is_drained and not drain(object())
+
+
+@pytest.mark.skipif(not hasattr(matwin, "listen"), reason="this release reads no sockets")
+def test_sockets_are_listened_to(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    text = jobs.LIVE.replace('path = "-"', f'listen = ":{port}"')
+    (folder / "live.toml").write_text(text, encoding="utf-8")
+    with jobs.running(folder, "query", "live.toml", "--json", "--status", ":0") as child:
+        assert child.stderr is not None and child.stdout is not None
+        assert "status page" in child.stderr.readline()  # so it listens by now
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+            peer.sendall(b'{"t": 1, "k": "x"}\n{"t": 11, "k": "y"}\n')
+            assert json.loads(child.stdout.readline())["rows"] == [{"k": "x", "n": 1}]
+        assert json.loads(child.stdout.readline())["rows"] == [{"k": "y", "n": 1}]
+        assert child.wait(60) == 0
+
+
+@pytest.mark.skipif(not hasattr(matwin, "tail"), reason="followed files can't be read again")
+def test_a_followed_file_goes_on_where_it_was(folder: Path) -> None:
+    text = jobs.LIVE.replace('path = "-"', 'path = "grows.jsonl"\nfollow = true')
+    (folder / "live.toml").write_text(text, encoding="utf-8")
+    words = ("query", "live.toml", "--json", "--state", "state", "--sink", "out")
+    with (folder / "grows.jsonl").open("w", encoding="utf-8") as grows:
+        for t in (1, 2, 12):
+            grows.write(json.dumps({"t": t, "k": "x"}) + "\n")
+        grows.flush()
+        with jobs.running(folder, *words) as child:
+            assert child.stdout is not None
+            assert json.loads(child.stdout.readline())["epoch"] == 1
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(60) == 143 and child.stdout.read() == ""
+        for t in (13, 25):
+            grows.write(json.dumps({"t": t, "k": "x"}) + "\n")
+    with jobs.running(folder, *words, "--once") as child:
+        out, _ = child.communicate(timeout=60)
+    assert [line["epoch"] for line in printed(out)] == [2, 3]
+    assert in_folder(folder / "out") == {1: {("x", 2): 1}, 2: {("x", 2): 1}, 3: {("x", 1): 1}}

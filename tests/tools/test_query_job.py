@@ -54,7 +54,7 @@ WRONG = {
     "types": ('a = "a.parquet"', 'a = {path = "a.csv", schema = {ts = "integer8"}}',
               ("sources.a.schema: 'integer8' is no type; write for example",)),
     "follow": ('a = "a.parquet"', 'a = {path = "a.parquet", follow = true}',
-               ("sources.a.follow: only JSON lines",)),
+               ("sources.a", "its suffix does not tell a format that grows")),
     "two places": ('a = "a.parquet"', 'a = {path = "a.parquet", listen = ":9000"}',
                    ("sources.a: path and listen; write one of",)),
     "socket": ('a = "a.parquet"', 'a = {listen = ":9000"}', ("sources.a: schema is missing",)),

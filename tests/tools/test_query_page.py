@@ -152,6 +152,8 @@ def test_hosts(host: str, given: str, is_fine: bool) -> None:
 def test_this_machine_alone_unless_a_host_is_given() -> None:
     assert Address.of("8080") == Address.of(":8080") == Address("127.0.0.1", 8080)
     assert Address.of("0.0.0.0:80") == Address("0.0.0.0", 80)
+    with StatusServer(Address.of("[::1]:0"), Board("j", Status(), "", {})) as server:
+        assert server.url.startswith("http://[::1]:") and fetched(server, "/")[0].status == 200
     with StatusServer(Address.of(":0"), Board("j", Status(), "", {})) as server:
         port = int(server.url.rstrip("/").rpartition(":")[2])
         with pytest.raises(StoreError, match=r"no page can be served there .*take another port"):

@@ -27,6 +27,7 @@ from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from socketserver import TCPServer
 from types import TracebackType
 from typing import Any
 
@@ -112,6 +113,11 @@ def _server(family: socket.AddressFamily, address: Address, board: Board) -> Thr
         address_family = family
         daemon_threads = True
         block_on_close = False  # a browser that holds its connection holds nobody up
+
+        def server_bind(self) -> None:
+            """Without asking name servers what this machine is called."""
+            TCPServer.server_bind(self)
+            self.server_name, self.server_port = str(self.server_address[0]), 0
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that goes away is no news."""

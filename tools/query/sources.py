@@ -169,7 +169,7 @@ def _check_lines(given: SourceGiven) -> None:
     is_lines = given.format in (None, "jsonl") and str(given.path).endswith((STDIN, *SUFFIXES))
     if not is_lines:
         raise given.where.of("format" if given.path == STDIN else "follow").wrong(
-            f"only JSON lines ({', '.join(SUFFIXES)}) are followed"
+            f"its suffix does not tell a format that grows; take {' or '.join(SUFFIXES)}"
         )
 
 
