@@ -304,7 +304,6 @@ class ContinuousQuery:
         status.rows_in, status.rows_out = notes.rows_in, notes.rows_out
         status.state_rows, status.state_bytes = report.state_rows, report.state_bytes
         status.seconds_after_cut = report.seconds_after_cut
-        status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         status.open_rows = 0
         self._tell()
 
@@ -314,6 +313,7 @@ class ContinuousQuery:
 
     def _tell(self) -> None:
         self.status.newest_at = self._newest()
+        self.status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         if self._progress is not None:
             self._progress(self.status)
 

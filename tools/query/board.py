@@ -1,7 +1,8 @@
 """What the status page shows: the last epochs, the first rows of the last results, and the status.
 
 The query writes, threads of the server read.  Whoever reads gets what was there at one moment: a
-list that is never changed, replaced by the next.
+list that is never changed, replaced by the next.  Text is escaped, so that no character in it turns
+the others round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from matwin.operators.epochs.continuous import Status
 from matwin.plain import shown_rows
-from matwin.text import cut
+from matwin.text import cut, escaped
 
 from .told import brief
 
@@ -31,15 +32,21 @@ class Board:
         self.is_done = False
         self._status = status
         self._about = {
-            "job": name, "cut": cut_by, "state": str(options.get("state") or "not kept"),
-            "sink": str(options.get("sink") or "standard output"), "process": os.getpid(),
-        }  # fmt: skip
+            "job": escaped(name),
+            "cut": escaped(cut_by),
+            "state": escaped(str(options.get("state") or "not kept")),
+            "sink": escaped(str(options.get("sink") or "standard output")),
+            "process": os.getpid(),
+        }
         self._epochs: tuple[dict[str, Any], ...] = ()
         self._results: tuple[dict[str, Any], ...] = ()
 
     def add(self, about: dict[str, Any]) -> None:
         """An epoch has happened."""
-        new = {**about, "bounds": brief(about["bounds"]), "at": time.time()}
+        named = {name: escaped(name) for name in about["rows_in"]}
+        rows = {named[name]: count for name, count in about["rows_in"].items()}
+        bounds = escaped(brief(about["bounds"]))
+        new = {**about, "rows_in": rows, "bounds": bounds, "at": time.time()}
         self._epochs = (*self._epochs, new)[-EPOCHS_MAX:]
 
     def show(self, epoch: int, bounds: str, rows: pa.RecordBatch) -> None:
@@ -48,7 +55,7 @@ class Board:
             return
         *before, last = self._results or ({"epoch": None},)
         if last["epoch"] != epoch:
-            new = {"epoch": epoch, "bounds": brief(bounds), **_first(rows)}
+            new = {"epoch": epoch, "bounds": escaped(brief(bounds)), **_first(rows)}
             self._results = (*self._results, new)[-RESULTS_MAX:]
             return
         room = ROWS_MAX - len(last["rows"])
@@ -65,7 +72,7 @@ class Board:
             "is_done": self.is_done,
             "status": {
                 "epoch": status.epoch,
-                "bounds": brief(status.bounds),
+                "bounds": escaped(brief(status.bounds)),
                 "rows_in": status.rows_in + status.open_rows,
                 "rows_out": status.rows_out,
                 "open_rows": status.open_rows,
@@ -84,7 +91,7 @@ class Board:
 def _first(rows: pa.RecordBatch) -> dict[str, Any]:
     some = rows.slice(0, ROWS_MAX).select(rows.schema.names[:COLUMNS_MAX])
     return {
-        "columns": some.schema.names,
+        "columns": [cut(escaped(name), CELL_MAX) for name in some.schema.names],
         "columns_left_out": rows.num_columns - some.num_columns,
-        "rows": [[cut(text, CELL_MAX) for text in row] for row in shown_rows(some)],
+        "rows": [[cut(escaped(text), CELL_MAX) for text in row] for row in shown_rows(some)],
     }
