@@ -116,7 +116,7 @@ def test_pages_name_only_commands_that_exist() -> None:
     groups = {word for words in COMMANDS if len(words) > 1 for word in words[:1]}
     for page in pages.pages():
         text = page.read_text(encoding="utf-8")
-        named = re.findall(r"(?:^|`|\| *)matwin ((?:bench |trace )?[a-z][\w-]*)", text, re.M)
+        named = re.findall(r"(?:^|`|\| *)matwin ((?:bench |state |trace )?[a-z][\w-]*)", text, re.M)
         assert set(named) - groups <= known, page
 
 
