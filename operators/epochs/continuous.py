@@ -307,15 +307,15 @@ class ContinuousQuery:
         status.open_rows = 0
         self._tell()
 
-    def _newest(self) -> float | None:
-        times = [c.cutter.newest_at for c in self._captures.values()]
-        return max((t for t in times if t is not None), default=None)
-
     def _tell(self) -> None:
         self.status.newest_at = self._newest()
         self.status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         if self._progress is not None:
             self._progress(self.status)
+
+    def _newest(self) -> float | None:
+        times = [c.cutter.newest_at for c in self._captures.values()]
+        return max((t for t in times if t is not None), default=None)
 
 
 def _result(spooled: Spooled) -> Result:
