@@ -35,16 +35,19 @@ GROUPS = (
     ("matwin.storage.errors", "errors"),
     ("matwin.result", "results"),
     ("matwin.report", "results"),
+    ("matwin.tools.continuous", "epochs"),
+    ("matwin.operators.epochs", "epochs"),
     ("matwin.tools", "checks"),
     ("matwin.operators.explain", "checks"),
     ("matwin", "joins"),
 )
 TITLES = {
     "joins": "Joins", "streams": "Streams", "orders": "Orders and bounds",
+    "epochs": "Continuous queries", "cut": "matwin.cut",
     "results": "Results and reports", "checks": "Checking and explaining", "errors": "Errors",
     "storage": "matwin.storage", "scheduler": "matwin.scheduler", "spark": "matwin.spark",
 }  # fmt: skip
-MODULES = ("storage", "scheduler", "spark")
+MODULES = ("cut", "storage", "scheduler", "spark")
 WIDTH = 88
 SHIM = re.compile(r"https://unpkg\.com/iframe-worker/shim")
 """What the theme's `offline` plugin would load, so that the search works without a server."""

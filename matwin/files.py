@@ -114,8 +114,8 @@ def files_source(
 ) -> Files:
     """The source of a path, a folder, a pattern or a list of them.
 
-    `declared` are the columns of JSON lines, which their first lines tell otherwise; `usual` is the
-    format of files whose names don't say it.
+    `declared` are the columns of JSON lines and CSV, which their first lines tell otherwise;
+    `usual` is the format of files whose names don't say it.
     """
     patterns = data if isinstance(data, list | tuple) else [data]
     is_known = has_format if usual is None else (lambda path: True)
@@ -179,7 +179,7 @@ def _described(
         kind = usual
     else:
         kind = sniffed(place) if place.held is not None else format_of(place.path, where)
-    return described_file(place, name, kind, declared if kind is JsonLines else None)
+    return described_file(place, name, kind, declared if kind in (Csv, JsonLines) else None)
 
 
 def _common_schema(files: list[File], name: str) -> pa.Schema:

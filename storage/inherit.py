@@ -78,6 +78,13 @@ def _give_up(folder: Path, *, is_sure: bool) -> None:
     sync_file(folder)  # before the owner's record speaks of another file
 
 
+def page_size_of(folder: Path) -> int:
+    """The page size of the file that is in a folder."""
+    with opened_private(folder / DATA, os.O_RDONLY) as descriptor:
+        check_file(folder / DATA)
+        return unpack_format(value_of(descriptor, FORMAT_KEY), str(folder)).page_size
+
+
 def agreed(
     found: Format | None, folder: Path, page_size: int, durability: str | None, boot: str
 ) -> Trust:

@@ -107,6 +107,10 @@ class Store:
         """Windows of the last completed step that have not been opened again."""
         return list(self._saved)
 
+    def saved_schema(self, name: str) -> pa.Schema:
+        """The columns of such a window."""
+        return self._saved[name][1].schema
+
     @in_turn
     def window(
         self,
@@ -186,16 +190,17 @@ class Store:
         window.close()
 
     @in_turn
-    def commit(self, notes: bytes = b"") -> int:
+    def commit(self, notes: bytes = b"", *, why: str = "") -> int:
         """Make everything since the last commit one completed step; returns its number.
 
-        `notes` are the caller's own; they are kept with the step (`Store.notes`).
+        `notes` are the caller's own; they are kept with the step (`Store.notes`).  `why` is for the
+        trace.
         """
         states = {name: (number, w.state()) for name, (number, w) in self._windows.items()}
         self.pool.flush("commit")
         self.pool.epoch = self.file.complete(pack_states({**self._saved, **states}, notes))
         self.notes = notes
-        self.pool.note("complete", "", f"step {self.pool.epoch}")
+        self.pool.note("complete", "", f"step {self.pool.epoch}" + (f": {why}" if why else ""))
         return self.pool.epoch
 
     @in_turn

@@ -28,7 +28,8 @@ from matwin.tools.cli import COMMANDS
 SECONDS_MAX = 300
 PACKAGES = (
     "kernels", "orders", "storage", "storage.materialize", "scheduler", "operators",
-    "operators.wjoin", "operators.wjoin.kernels", "spark", "tools", "tools.bench", "tools.trace",
+    "operators.epochs", "operators.wjoin", "operators.wjoin.kernels", "spark", "tools",
+    "tools.bench", "tools.query", "tools.state", "tools.trace",
 )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def test_pages_name_only_commands_that_exist() -> None:
     groups = {word for words in COMMANDS if len(words) > 1 for word in words[:1]}
     for page in pages.pages():
         text = page.read_text(encoding="utf-8")
-        named = re.findall(r"(?:^|`|\| *)matwin ((?:bench |trace )?[a-z][\w-]*)", text, re.M)
+        named = re.findall(r"(?:^|`|\| *)matwin ((?:bench |state |trace )?[a-z][\w-]*)", text, re.M)
         assert set(named) - groups <= known, page
 
 
@@ -188,7 +189,7 @@ def test_the_api_pages_have_every_public_name() -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     text = dict(hooks().api_pages())
     shown = set(re.findall(r"^## (\w+)$", "".join(text.values()), re.M))
-    modules = {"scheduler", "spark", "storage"}
+    modules = {"cut", "scheduler", "spark", "storage"}
     assert set(matwin.__all__) - modules <= shown
     assert {f"api/{name}.md" for name in modules} <= set(text)
 

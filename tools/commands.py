@@ -43,6 +43,11 @@ def _trace(name: str, text: str, *examples: str) -> Command:
     return Command(f"matwin.tools.trace.{name}", text, examples, declared)
 
 
+def _state(name: str, text: str, *examples: str) -> Command:
+    arguments = ("matwin.tools.state.arguments", f"configure_{name}")
+    return Command(f"matwin.tools.state.{name}", text, examples, arguments)
+
+
 COMMANDS: dict[Words, Command] = {
     ("join",): Command(
         "matwin.tools.join",
@@ -78,6 +83,32 @@ COMMANDS: dict[Words, Command] = {
             "-o after.parquet",
         ),
         (ARGUMENTS, "configure_window_join"),
+    ),
+    ("query",): Command(
+        "matwin.tools.query.command",
+        "run a continuous query from a job file, epoch by epoch",
+        (
+            "matwin query job.toml --once",
+            "matwin query job.toml --once --state state --sink results",
+            "matwin query job.toml --once --status :0 --format jsonl",
+            "matwin query job.toml --once --trace epochs.trace --json",
+        ),
+        ("matwin.tools.query.arguments", "configure"),
+    ),
+    ("state", "show"): _state(
+        "show",
+        "tell what a query has committed to its state folder",
+        "matwin state show state",
+        "matwin state show state --json",
+    ),
+    ("state", "verify"): _state(
+        "verify", "read all of a state folder and check it", "matwin state verify state"
+    ),
+    ("state", "export"): _state(
+        "export",
+        "write the chunks that a state folder keeps to files",
+        "matwin state export state --stream a -o chunks.parquet",
+        "matwin state export state -o chunks --format csv",
     ),
     ("verify",): Command(
         "matwin.tools.verify",
@@ -184,5 +215,6 @@ COMMANDS: dict[Words, Command] = {
 # words that only lead to other words
 GROUPS: dict[Words, str] = {
     ("bench",): "run a benchmark",
+    ("state",): "look into the state of a continuous query",
     ("trace",): "look into a page trace",
 }

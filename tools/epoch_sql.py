@@ -113,6 +113,10 @@ class Sql:
             return ours
         return InputError(f"the query failed: {_first_lines(error)}")
 
+    def interrupt(self) -> None:
+        """Break off what DuckDB is doing; another thread may call it."""
+        self._database.interrupt()
+
     def close(self) -> None:
         """Close the connection."""
         self._open.close()

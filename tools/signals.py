@@ -20,7 +20,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
@@ -41,6 +41,8 @@ class Signals:
 
     def __init__(self, *, is_gentle: bool = False) -> None:
         self.number = 0
+        self.when_first: Callable[[], None] | None = None
+        """Called by the handler of the first one; it may set a plain flag and nothing else."""
         self._times = 0
         self._is_gentle = is_gentle
         self._is_held = False
@@ -83,6 +85,8 @@ class Signals:
     def _came(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         self._times += 1
+        if self._times == 1 and self.when_first is not None:
+            self.when_first()
         if self._times == 3:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

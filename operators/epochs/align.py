@@ -61,7 +61,7 @@ class Alignment:
         for capture in self.captures:
             capture.cutter.close(self.chunk - 1)
         self._check_gap(self.chunk)
-        return not self.is_stopped
+        return not self.is_stopped or self.has_unrepeatable
 
     def _open_first(self) -> bool:
         """Begin with the first chunk that a stream has rows of."""
@@ -109,6 +109,11 @@ class Alignment:
                 return
             if not self._close_idle(waits):
                 self._read(waits)
+
+    @property
+    def has_unrepeatable(self) -> bool:
+        """Whether rows wait that nobody could read again."""
+        return any(not c.is_replayable and c.first_waiting is not None for c in self.captures)
 
     @property
     def is_over(self) -> bool:

@@ -184,6 +184,15 @@ class ChunkWindow:
     def _given(self, rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
         return rows.select(self.result_schema.names if columns is None else columns)
 
+    def all_chunks(self) -> list[Chunk]:
+        """The chunks, the oldest first; for whoever looks at them from outside."""
+        return [self._chunks[epoch] for epoch in sorted(self._chunks)]
+
+    def read_page(self, ref: PageRef) -> tuple[pa.Array, pa.RecordBatch]:
+        """A page as it is: the epoch that each row is of, and the rows."""
+        with self._window.read(ref, "verify") as page:
+            return page.column(CHUNK), self._given(page, None)
+
     @property
     def held_rows(self) -> int:
         """Rows of all chunks."""

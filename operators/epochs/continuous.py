@@ -102,10 +102,15 @@ class Status:
     state_rows: int = 0
     state_bytes: int = 0
     seconds_after_cut: float = 0.0
-    lag_seconds: float | None = None
-    """How far the newest row's time is behind the clock, for times."""
+    newest_at: float | None = None
+    """The newest row's time, in seconds since 1970, where streams are cut by times."""
     began_at: float = field(default_factory=time.time)
     is_done: bool = False
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How far the newest row's time is behind the clock."""
+        return None if self.newest_at is None else time.time() - self.newest_at
 
 
 class ContinuousQuery:
@@ -270,7 +275,9 @@ class ContinuousQuery:
         unfinished chunk is better read again."""
         if is_partial and all(c.is_replayable for c in self._captures.values()):
             return False
-        return self._alignment.is_real if not is_partial else self.status.open_rows > 0
+        if is_partial:
+            return self.status.open_rows > 0 or self._alignment.has_unrepeatable
+        return self._alignment.is_real
 
     def _put_down(self, epoch: int, rows: Rows) -> Spooled:
         if self._state is not None:
@@ -305,13 +312,18 @@ class ContinuousQuery:
         status.rows_in, status.rows_out = notes.rows_in, notes.rows_out
         status.state_rows, status.state_bytes = report.state_rows, report.state_bytes
         status.seconds_after_cut = report.seconds_after_cut
-        status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         status.open_rows = 0
         self._tell()
 
     def _tell(self) -> None:
+        self.status.newest_at = self._newest()
+        self.status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         if self._progress is not None:
             self._progress(self.status)
+
+    def _newest(self) -> float | None:
+        times = [c.cutter.newest_at for c in self._captures.values()]
+        return max((t for t in times if t is not None), default=None)
 
 
 def _result(spooled: Spooled) -> Result:
@@ -325,6 +337,8 @@ class _Run:
 
     def __init__(self, query: Query, windows: Windows, put_down: Callable[[Rows], Spooled]) -> None:
         self._query, self._windows, self._put_down = query, windows, put_down
+        # A join that a signal breaks off takes the thread for over (up to Python 3.12).
+        self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Spooled | None = None
         self._error: BaseException | None = None
@@ -346,6 +360,8 @@ class _Run:
             self._result = self._put_down(self._query.run(self._windows))
         except BaseException as e:
             self._error = e  # raised where the rows are captured
+        finally:
+            self._done.set()
 
     def give(self, name: str, rows: pa.RecordBatch) -> None:
         """Rows have come; a query that takes them as they do is waited for if it falls behind."""
@@ -386,6 +402,9 @@ class _Run:
         if self._arrivals is not None:
             self._arrivals.put(Stopped())
         if self._thread is not None:
-            self._thread.join()
+            interrupt = getattr(self._query, "interrupt", None)
+            if interrupt is not None:
+                interrupt()
+            self._done.wait()
         if self._result is not None:
             self._result.close()

@@ -22,6 +22,8 @@ import numpy as np
 from matwin.storage.errors import InputError
 from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, nanoseconds, shown
 
+__all__ = ["count", "every", "on_change"]
+
 On = str | Mapping[str, str]
 """A column's name, the same in every stream or one for each."""
 

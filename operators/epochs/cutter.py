@@ -32,7 +32,7 @@ from matwin.keys import float_of_key, key_value, order_zero
 from matwin.storage.columns import INT64_MIN, Bools, Int64s, comparable, is_numeric, order_key
 from matwin.storage.errors import InputError, OrderError
 from matwin.storage.names import listed
-from matwin.storage.units import in_units
+from matwin.storage.units import in_units, unit_nanoseconds
 from matwin.streams import Stream
 
 from .cut import Bounds, Count, Cut, Every, OnChange, column_of
@@ -75,6 +75,11 @@ class Cutter(ABC):
     @abstractmethod
     def bounds(self, chunk: int) -> Bounds:
         """What a chunk covers."""
+
+    @property
+    def newest_at(self) -> float | None:
+        """The latest time that has come, in seconds since 1970; None where it is cut otherwise."""
+        return None
 
     def again(self, rows: pa.RecordBatch, numbers: Int64s) -> list[Piece]:
         """Divide rows that were read before a restart, and were in time then."""
@@ -220,6 +225,7 @@ class RangeCutter(Cutter):
         self.origin: Any = 0.0 if self._is_float else 0
         self._is_late_dropped = stream.late == "drop"
         self._closed_below = -(2**70)
+        self._newest = INT64_MIN
         self._frontier: Frontier = frontier_of(
             stream.order, field=self.field, tolerance=None, late=stream.late, source=name
         )
@@ -240,6 +246,14 @@ class RangeCutter(Cutter):
         return int(width)
 
     @property
+    def newest_at(self) -> float | None:
+        kinds = pa.types
+        is_moment = kinds.is_timestamp(self.field.type) or kinds.is_date(self.field.type)
+        if not is_moment or self._newest == INT64_MIN:
+            return None
+        return self._newest * unit_nanoseconds(self.field.type) / 1e9
+
+    @property
     def needs_origin(self) -> bool:
         """Whether ranges begin at a first row that has not come yet."""
         return self._wants_origin
@@ -257,6 +271,8 @@ class RangeCutter(Cutter):
     def pieces(self, rows: pa.RecordBatch, numbers: Int64s) -> list[Piece]:
         rows, numbers = self._usable(rows, numbers)
         keys = order_key(rows.column(self._column))
+        if len(keys):
+            self._newest = max(self._newest, int(keys.max()))
         in_time = self._frontier.admit(keys, numbers)
         if in_time is not None:
             self.late += int(len(keys) - np.count_nonzero(in_time))

@@ -108,8 +108,10 @@ class StateFolder:
         return self.path / RESULTS / f"epoch-{epoch:08d}.arrow"
 
     def commit(self, notes: Notes) -> None:
-        """The epoch has happened; what older ones have left is removed."""
-        self.store.commit(notes.packed())
+        """The epoch has happened, or its result has been taken; what older ones have left is
+        removed."""
+        is_new = self.notes is None or notes.epoch != self.notes.epoch
+        self.store.commit(notes.packed(), why=f"epoch {notes.epoch}" if is_new else "delivered")
         self.notes = notes
         self.sweep()
 

@@ -138,6 +138,9 @@ class Windows(Mapping[str, View]):
     def __len__(self) -> int:
         return len(self._streams) + len(self._tables)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._streams or name in self._tables
+
     def last(self, name: str, chunks: int | None = None, *, skip: int = 0) -> View:
         """The last chunks of a stream (None: all that are kept), but for the `skip` newest."""
         return View(self.source(Chunks(name, chunks), skip=skip))

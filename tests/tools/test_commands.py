@@ -38,6 +38,19 @@ from matwin.tools.trace import arguments as trace_arguments
 from matwin.tools.trace.caches import REPLACEMENTS
 
 MINUTE = 60_000_000
+JOB = """
+[sources]
+a = "trades.parquet"
+b = "quotes.parquet"
+[cut]
+every = "10min"
+on = "t"
+[query]
+join = "asof_join"
+left = "a"
+right = "b"
+on = "t"
+"""
 LONG = ("bench", "demo", "warm", "completion")
 HELP = """
 import sys, time
@@ -58,6 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(pa.table({"t": t, "room": room, "x": x, "percent": x}), "humidity.parquet")
     pq.write_table(pa.table({"t": t, "stock": room, "price": x}), "trades.parquet")
     pq.write_table(pa.table({"t": t, "stock": room, "bid": x}), "quotes.parquet")
+    Path("job.toml").write_text(JOB, encoding="utf-8")
     return tmp_path
 
 
@@ -77,7 +91,7 @@ def test_every_help_has_examples(
         assert typed == expected
 
 
-@pytest.mark.parametrize("path", [(), ("trace",), ("bench",), *COMMANDS])
+@pytest.mark.parametrize("path", [(), ("trace",), ("bench",), ("state",), *COMMANDS])
 def test_help_loads_nothing_heavy(path: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HELP, *path], capture_output=True, text=True, check=True

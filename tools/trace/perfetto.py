@@ -4,6 +4,7 @@
               hit rate        ▁▁▁▂▂▂▃▃▃▃▃▃
               door            [read 68][read 69]  ·write 4 ·evict 3       one track for each window
               lift               [read 68]  ·evict 4
+    epochs    epoch           [epoch 1      ][epoch 2    ]                of a continuous query
     walks     walk            [door × lift: [gallop      ][crabstep     ]]
               visit              [door 68 × lift 68][door 69 × lift 68]
 
@@ -35,12 +36,13 @@ from matwin.storage.kernel import kernel
 
 from . import exporting
 from .arguments import PERFETTO_SUFFIX
+from .epochs import epochs
 from .events import Events, Int64s, paired
 from .frames import frames_in_use
 from .packed import reasons
 from .walks import Walked, walks
 
-WINDOWS, WALKS = 1, 2  # what the format calls processes
+WINDOWS, WALKS, EPOCHS = 1, 2, 3  # what the format calls processes
 INSTANTS = ("make", "hit", "write", "evict", "drop", "expire", "choose", "complete")
 LANES_MAX = 64  # tracks of one name; what overlaps even more is drawn over each other
 WALK, VISIT = 0, 1  # the groups of tracks among the walks
@@ -78,6 +80,7 @@ class _Export:
         """All of it."""
         yield from self._of_windows()
         yield from self._of_walks()
+        yield from self._of_epochs()
         yield from self._counter("frames in use", "frames", *frames_in_use(self.events))
         yield from self._counter("hit rate", "percent", *_hit_rates(self.events))
 
@@ -101,6 +104,17 @@ class _Export:
             yield self._walk(self.walks[at], track)
         for part in _parts(len(visit)):
             yield self._visit(visit[part], visited[part], tracks[count:][part])
+
+    def _of_epochs(self) -> Iterator[pa.Array]:
+        """The epochs of a continuous query, which follow each other on one track."""
+        found = epochs(self.events)
+        if not found:
+            return
+        yield self._named(EPOCHS, "epochs", {1: "epoch"})
+        starts, ends = (np.array([each[name] for each in found]) for name in ("start", "end"))
+        names = pa.array([f'"epoch {each["epoch"]}"' for each in found])
+        tracks = np.ones(len(found), np.int64)
+        yield self._spans('"epoch"', EPOCHS, starts, ends, tracks, names, self._args(ends))
 
     # ── where things begin and end ───────────────────────────────────────────────────────────────
 

@@ -25,12 +25,14 @@ from matwin.storage.units import format_size
 from matwin.text import cut, escaped, percent, seconds, spark, table
 from matwin.tools.answers import tell_answer
 
+from .epochs import epochs
 from .events import KIND, Bools, Events, Int64s, paired
 from .walks import CONTESTED, Walked, walks
 
 BUCKETS_MAX = 200
 REASONS_SHOWN = 20
 EXPIRIES_SHOWN = 8
+EPOCHS_SHOWN = 12
 COLUMNS_SHOWN = 60
 MODES_SHOWN = 12
 PLANS_SHOWN = 12
@@ -68,6 +70,7 @@ def summarize(events: pa.Table | Events, source: str = "the trace") -> dict[str,
         "budget_bytes": events.setting("budget_bytes"),
         "file": events.settings.get("file", ""),
         "complete_steps": int(events.of_kind("complete").sum()),
+        "epochs": epochs(events),
         "windows": windows,
         "totals": {
             **totals,
@@ -233,7 +236,12 @@ def _shown(events: Events, summary: dict[str, Any]) -> list[str]:
     parts = [_headline(events.source, summary), window_table(summary)]
     if summary["hit_rate_over_time"]:
         parts.append(_curves(events, summary))
-    parts += [_modes(summary["modes"]), _plans(summary["plans"]), _expiries(summary)]
+    parts += [
+        _epochs(summary["epochs"]),
+        _modes(summary["modes"]),
+        _plans(summary["plans"]),
+        _expiries(summary),
+    ]
     return [part for part in parts if part]
 
 
@@ -315,6 +323,25 @@ def _rates_over_uses(events: Events, columns: int) -> list[float]:
         return []
     pieces = np.array_split(is_hit, min(columns, len(is_hit)))
     return [float(piece.mean()) for piece in pieces]
+
+
+def _epochs(found: list[dict[str, Any]]) -> str:
+    """What each epoch of a continuous query did to pages; the last ones where there are many."""
+    if not found:
+        return ""
+    head = ["epoch", "events", "made", "written", "read", "hits", "expired", "from", "for"]
+    names = ("makes", "writes", "reads", "hits", "expiries")
+    rows = [
+        [
+            str(epoch["epoch"]), f"{epoch['end'] - epoch['start'] + 1:,}",
+            *(f"{epoch[name]:,}" for name in names),
+            seconds(epoch["time_ns"]), seconds(epoch["duration_ns"]),
+        ]
+        for epoch in found[-EPOCHS_SHOWN:]
+    ]  # fmt: skip
+    more = len(found) - EPOCHS_SHOWN
+    text = table(head, rows, ">" * len(head))
+    return text + (f"\n{more:,} epochs before these; --json has them all" if more > 0 else "")
 
 
 def _modes(found: list[dict[str, Any]]) -> str:

@@ -26,6 +26,8 @@ function eventLines(model, at) {
   if (why) lines.unshift(["why", why]);
   if (model.frame[at] >= 0) lines.push(["frame", String(model.frame[at])]);
   if (model.bytes[at] > 0) lines.push(["size", sized(model.bytes[at])]);
+  const epoch = epochAt(model, at);
+  if (epoch) lines.push(["epoch", whole(epoch.epoch)]);
   lines.push(["step", whole(model.epoch[at])]);
   return lines;
 }

@@ -65,8 +65,10 @@ function planHelp({ walk }) {
 function momentHelp({ model, cursor }) {
   return [
     ["event", `its number in the trace. A link to this moment ends in ${hashOf(model, cursor)}`],
-    ["step", `(also called epoch) the number of the last complete step. A step makes all that was written before it visible at once; `
+    ["step", `the number of the last complete step. A step makes all that was written before it visible at once; `
       + `this trace has ${plural(model.summary.complete_steps, "complete step")}.`],
+    ...(model.summary.epochs.length ? [["epoch", "the epoch of the continuous query that the event is of; "
+      + "it ends with the step that commits it."]] : []),
     ["load", "the read of a page into a frame. ◆ marks a page that has been read before."],
   ];
 }

@@ -10,6 +10,7 @@ function drawTimeline(app) {
   if (!context) return;
   const width = canvas.clientWidth;
   drawRibbon(context, app, width);
+  drawEpochs(context, app, width);
   drawSpans(context, app, width, ROWS.reading, readSpans(app.model), "left");
   drawSpans(context, app, width, ROWS.visiting, app.model.visits, "now");
   drawLoadBars(context, app, width);
@@ -19,7 +20,7 @@ function drawTimeline(app) {
 
 function drawTimelineHead(app) {
   const context = freshContext(byId("timeline-head"));
-  const labels = { mode: "mode", reading: "disk reads", visiting: "visits", rereads: "re-reads" };
+  const labels = { mode: hasEpochRibbon(app.model) ? "epoch" : "mode", reading: "disk reads", visiting: "visits", rereads: "re-reads" };
   for (const [name, label] of Object.entries(labels)) {
     headLabel(context, label, ROWS[name][0] + ROWS[name][1] / 2);
   }
@@ -76,6 +77,40 @@ function ribbonText(context, text, left, right, y) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillText(text, left + 7, y + 0.5);
+}
+
+/** A continuous query has epochs; where nothing is walked, they take the place of the modes. */
+function hasEpochRibbon(model) {
+  return model.summary.epochs.length > 0 && model.stretches.length === 0;
+}
+
+/** Epochs as a ribbon, every other one shaded, and a line through everything where one ends. */
+function drawEpochs(context, app, width) {
+  const [top, height] = ROWS.mode;
+  const isRibbon = hasEpochRibbon(app.model);
+  let drawn = -1; // a million epochs are at most two rectangles a pixel
+  app.model.summary.epochs.forEach((epoch, at) => {
+    const left = app.axis.toX(app.axis.valueOf(epoch.start), width);
+    const right = app.axis.toX(app.axis.valueOf(epoch.end + 1), width);
+    if (right < 0 || left > width || right - drawn < 0.5) return;
+    drawn = right;
+    if (isRibbon) {
+      context.fillStyle = at % 2 ? palette.ink.gallop : faded("gallop", 0.45);
+      context.fillRect(left, top, Math.max(right - left, 1), height);
+      const name = String(epoch.epoch);
+      ribbonText(context, right - left > 90 ? `epoch ${name}` : name, Math.max(left, 0), right, top + height / 2);
+    }
+    if (right - left < 3) return;
+    context.fillStyle = faded("muted", 0.6);
+    context.fillRect(right - 0.5, top, 1, ROWS.rereads[0] + ROWS.rereads[1] - top);
+  });
+}
+
+/** The epoch that an event is of, if any. */
+function epochAt(model, moment) {
+  const at = upperBound(model.epochEnds ??= model.summary.epochs.map((epoch) => epoch.end), moment - 1);
+  const epoch = model.summary.epochs[at];
+  return epoch && epoch.start <= moment ? epoch : null;
 }
 
 /** Where reads begin and end.  Reads begin in the order in which they end, but for two workers. */
@@ -172,11 +207,21 @@ function hoverTimeline(app, event) {
     return showTip(event, pageName(app.model, app.model.key[load]), loadLines(app.model, load));
   }
   const stretch = stretchAt(app.model, app.axis.eventAt(event.offsetX, width));
-  if (!stretch) return hideTip();
+  if (!stretch) return hoverEpoch(app, event, width);
   return showTip(event, shown(stretch.mode), [
     ["why", shown(stretch.reason)],
     ["from", momentText(app.model, stretch.start)],
     ["for", plural(stretch.end - stretch.start, "event")],
+  ]);
+}
+
+function hoverEpoch(app, event, width) {
+  const epoch = epochAt(app.model, app.axis.eventAt(event.offsetX, width));
+  if (!epoch) return hideTip();
+  return showTip(event, `epoch ${epoch.epoch}`, [
+    ["pages", `${whole(epoch.makes)} made, ${whole(epoch.reads)} read, ${whole(epoch.expiries)} expired`],
+    ["from", momentText(app.model, epoch.start)],
+    ["for", plural(epoch.end - epoch.start + 1, "event")],
   ]);
 }
 
