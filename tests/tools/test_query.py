@@ -322,20 +322,6 @@ def test_followed_files_end_with_once_and_go_on_without(folder: Path) -> None:
         assert child.wait(60) == 143
 
 
-def test_sources_with_a_drain_are_told(folder: Path) -> None:
-    from matwin.tools.query.sources import drain
-
-    class Growing:
-        is_drained = False
-
-        def drain(self) -> None:
-            self.is_drained = True
-
-    source = Growing()
-    assert drain(source) and source.is_drained and not drain(object())
-
-
-@pytest.mark.skipif(not hasattr(matwin, "listen"), reason="this release reads no sockets")
 def test_sockets_are_listened_to(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

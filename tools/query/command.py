@@ -72,7 +72,7 @@ def _run(
     feeding: Feeding,
 ) -> None:  # fmt: skip
     started = time.monotonic()
-    streams = opened(job, feeding, is_once=args.once)
+    streams = opened(job, is_once=args.once)
     tables = {name: table_of(name, path, job) for name, path in job.tables.items()}
     is_watched = options["sink"] is None and sys.stdout.isatty()
     with ExitStack() as stack:

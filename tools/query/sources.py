@@ -19,19 +19,19 @@ import pyarrow as pa
 
 import matwin
 from matwin.files import files_source
+from matwin.formats import format_named, has_format
+from matwin.growing import STDIN
 from matwin.jsonl import SUFFIXES, declared_schema
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from ..follow import STDIN, Following
+from ..follow import Following
 from .job import Job, SourceGiven
 
 FORMATS = {
     "parquet": (".parquet", ".pq"), "csv": (".csv",), "tsv": (".tsv",), "jsonl": SUFFIXES,
     "arrow": (".arrow", ".ipc", ".feather", ".arrows"),
 }  # fmt: skip
-_library: Any = matwin
-"""Not every release has sources that grow."""
 END_SECONDS = 1.0
 TYPED = ("parquet", "arrow")
 """Formats that say themselves what their columns are."""
@@ -60,7 +60,7 @@ class Feeding(Following):
                 thread.join(END_SECONDS)
 
 
-def opened(job: Job, feeding: Feeding, *, is_once: bool) -> dict[str, Stream]:
+def opened(job: Job, *, is_once: bool) -> dict[str, Stream]:
     """The streams of a job; what has to be waited for is opened last."""
     for given in job.sources.values():
         _check(given)
@@ -69,7 +69,7 @@ def opened(job: Job, feeding: Feeding, *, is_once: bool) -> dict[str, Stream]:
     found = {n: _finite(n, g) for n, g in job.sources.items() if n not in live}
     for name, given in live.items():
         with given.where.told():
-            found[name] = _growing(name, given, feeding, is_once=is_once)
+            found[name] = _growing(name, given, is_once=is_once)
     return {name: found[name] for name in job.sources}
 
 
@@ -77,26 +77,16 @@ def _is_live(given: SourceGiven) -> bool:
     return given.place != "path" or given.path == STDIN or given.follow
 
 
-def drain(source: object) -> bool:
-    """Tell a source that grows to end with what is there; whether it can be told."""
-    can = hasattr(source, "drain")
-    if can:
-        source.drain()  # type: ignore[attr-defined]
-    return can
-
-
-def _growing(name: str, given: SourceGiven, feeding: Feeding, *, is_once: bool) -> Stream:
+def _growing(name: str, given: SourceGiven, *, is_once: bool) -> Stream:
     if given.place != "path":
         source = _socket(name, given)
-    elif hasattr(_library, "tail"):
-        more = {} if given.format is None else {"format": given.format}
-        source = _library.tail(given.path, schema=_schema(given), name=name, **more)
+        if is_once:
+            source.drain()
     else:
-        _check_lines(given)
-        is_finite = is_once and given.path != STDIN
-        return _finite(name, given) if is_finite else _followed(name, given, feeding)
-    if is_once and given.path != STDIN:  # which ends by itself
-        drain(source)
+        is_drained = is_once and given.path != STDIN  # which ends by itself
+        source = matwin.tail(
+            str(given.path), format=given.format, schema=_schema(given), once=is_drained, name=name
+        )
     return _declared(name, source, given)
 
 
@@ -104,12 +94,10 @@ def _socket(name: str, given: SourceGiven) -> Any:
     schema = _schema(given)
     if schema is None:
         raise given.where.wrong('schema is missing; write for example schema = {ts = "int64"}')
-    more = {} if given.format is None else {"format": given.format}
-    if not hasattr(_library, given.place):
-        raise given.where.of(given.place).wrong("this release reads no sockets; take a named pipe")
+    more: dict[str, Any] = {} if given.format is None else {"format": given.format}
     if given.place == "connect":
-        return _library.connect(given.path, schema=schema, name=name, **more)
-    return _library.listen(given.path, schema=schema, name=name, peers=given.peers, **more)
+        return matwin.connect(str(given.path), schema=schema, name=name, **more)
+    return matwin.listen(str(given.path), schema=schema, name=name, peers=given.peers, **more)
 
 
 def _check(given: SourceGiven) -> None:
@@ -153,8 +141,9 @@ def _declared(name: str, source: Any, given: SourceGiven) -> Stream:
 def _finite(name: str, given: SourceGiven) -> Stream:
     with given.where.told():
         schema = _schema(given)
-        source = files_source(given.path, name, schema)
-    for path in source.paths:
+        usual = None if given.format is None else format_named(given.format)
+        source = files_source(given.path, name, schema, usual)
+    for path in filter(has_format, source.paths):
         kind = next((k for k, ends in FORMATS.items() if any(e in path.lower() for e in ends)), "")
         if given.format is not None and kind != given.format:
             raise given.where.of("format").wrong(
@@ -163,23 +152,6 @@ def _finite(name: str, given: SourceGiven) -> Stream:
         if schema is not None and kind in TYPED:
             raise given.where.of("schema").wrong(f"{path!r} has types of its own; take it out")
     return _declared(name, source, given)
-
-
-def _check_lines(given: SourceGiven) -> None:
-    is_lines = given.format in (None, "jsonl") and str(given.path).endswith((STDIN, *SUFFIXES))
-    if not is_lines:
-        raise given.where.of("format" if given.path == STDIN else "follow").wrong(
-            f"its suffix does not tell a format that grows; take {' or '.join(SUFFIXES)}"
-        )
-
-
-def _followed(name: str, given: SourceGiven, feeding: Feeding) -> Stream:
-    """JSON lines as they come."""
-    [take] = feeding.takes({name: str(given.path)}, None).values()
-    reading, batches = feeding.reading(name, take, _schema(given))
-    return matwin.stream(
-        batches, on=given.on, order=given.order, late=given.late, name=name, schema=reading.schema
-    )
 
 
 def table_of(name: str, path: str | list[str], job: Job) -> Any:

@@ -9,6 +9,7 @@ def configure_show(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin state show`."""
     _folder(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only see that it opens")
 
 
 def configure_verify(parser: argparse.ArgumentParser) -> None:

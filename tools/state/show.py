@@ -22,7 +22,10 @@ def run(args: argparse.Namespace) -> int:
     """Tell what is there."""
     with opened(args.folder) as state:
         told = described(state)
-    print(json.dumps(told, indent=2) if args.json else shown(told))
+    if args.json:
+        print(json.dumps(told, indent=2))
+    elif not args.quiet:
+        print(shown(told))
     return 0
 
 
