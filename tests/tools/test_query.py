@@ -337,7 +337,6 @@ def test_sockets_are_listened_to(folder: Path) -> None:
         assert child.wait(60) == 0
 
 
-@pytest.mark.skipif(not hasattr(matwin, "tail"), reason="followed files can't be read again")
 def test_a_followed_file_goes_on_where_it_was(folder: Path) -> None:
     text = jobs.LIVE.replace('path = "-"', 'path = "grows.jsonl"\nfollow = true')
     (folder / "live.toml").write_text(text, encoding="utf-8")
