@@ -42,9 +42,8 @@ FOUND_ROOM, FOUND_ROOM_ALL = 1 / 8, 1 / 4
 TIGHT_PARTIAL, TIGHT_FOUND = 1 / 2, 1 / 3
 """Both, of what two frames leave, where there is room for no more."""
 HALF = 2
-"""A fixed window join is a join of joins: half for its windows, half for each evaluation."""
-EPOCH_SHARE = 2
-"""A continuous query: half for the pages of its chunks, half for the join of an epoch."""
+"""A fixed window join is a join of joins: half for its windows, half for each evaluation.  A
+continuous query is one, too: half for the pages of its chunks, half for the join of an epoch."""
 FRESH_SHARE = 32
 """Rows of a chunk that are not on pages yet: long runs, and little that a cut has to write."""
 RESULT_SHARE = 16

@@ -22,7 +22,7 @@ import pyarrow as pa
 from matwin.inbox import Bell
 from matwin.storage.errors import InputError
 
-from .capture import Capture
+from .capture import NEVER, Capture
 from .cut import Bounds
 from .cutter import RangeCutter
 
@@ -69,11 +69,13 @@ class Alignment:
             self.chunk = 0
             return self._has_more(0)
         while not self.is_stopped:
-            waits = [c for c in self.captures if c.first_waiting is None and not c.is_done]
             known = [c.first_waiting for c in self.captures if c.first_waiting is not None]
+            first = min(known, default=NEVER)
+            # Rows of an earlier chunk may still come where the order is not sorted.
+            waits = [c for c in self.captures if not c.is_done and c.complete_below < first]
             if not waits or (known and all(self._is_idle(c) for c in waits)):
                 if known:
-                    self.chunk = min(known)
+                    self.chunk = first
                 return bool(known)
             self._read(waits)
         return False

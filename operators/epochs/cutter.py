@@ -315,7 +315,7 @@ class RangeCutter(Cutter):
     def _chunks(self, rows: pa.RecordBatch, numbers: Int64s) -> Int64s:
         values, _ = self._values(rows)
         if not self._is_float:
-            return self._whole_chunks(values)
+            return self._whole_chunks(values, numbers)
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.floor((values - self.origin) / self.width)
         if len(found) and not np.abs(found).max() < EXACT:
@@ -328,7 +328,7 @@ class RangeCutter(Cutter):
         whole: Int64s = found.astype(np.int64)
         return whole
 
-    def _whole_chunks(self, values: Any) -> Int64s:
+    def _whole_chunks(self, values: Any, numbers: Int64s) -> Int64s:
         """``floor((value - origin) / width)`` without leaving 64 bits.  Of unsigned values 2^63 is
         taken from the quotient, so that it is a signed number."""
         before, rest = divmod(self.origin, self.width)
@@ -338,13 +338,29 @@ class RangeCutter(Cutter):
             found = (quotients ^ np.uint64(1 << 63)).view(np.int64)
         else:
             found = quotients
+        before += order_zero(self.field.type) - self._shift()
+        if before:
+            self._check_far(found, before, values, numbers)
+            found = found - np.int64(before)
         if rest:
             found = found - (values - quotients * width < values.dtype.type(rest))
-        numbers: Int64s = found - np.int64(before) if before else found
-        return numbers
+        chunks: Int64s = found
+        return chunks
+
+    def _check_far(self, found: Int64s, before: int, values: Any, numbers: Int64s) -> None:
+        """Refuse a row whose range has no number of 64 bits, counted from the first."""
+        for place in (int(found.argmin()), int(found.argmax())):
+            if not -(2**63) < int(found[place]) - before < 2**63:
+                raise InputError(
+                    f"{self.name}: row {int(numbers[place])}: its {self._column!r} is "
+                    f"{values[place]}, more ranges of {self.width} from the first, at "
+                    f"{self.origin}, than 64 bits can number; cut by a wider range"
+                )
 
     def _shift(self) -> int:
-        return -(2**63) if self.field.type == pa.uint64() else 0
+        """What is added to the numbers of ranges: those from a first row on are small by
+        themselves."""
+        return order_zero(self.field.type) if not self.origin else 0
 
     def _chunk_of_key(self, key: int) -> int:
         """The chunk of the value that has an order key."""
@@ -352,8 +368,8 @@ class RangeCutter(Cutter):
             value = float_of_key(key)
             if not math.isfinite(value):
                 return -(2**70) if value < 0 else 2**70
-            place: int = math.floor((value - self.origin) / self.width)
-            return place
+            place = (value - self.origin) / self.width
+            return math.floor(place) if math.isfinite(place) else int(math.copysign(2**70, place))
         value = key - order_zero(self.field.type)
         return int((value - self.origin) // self.width) + self._shift()
 

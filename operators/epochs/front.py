@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.inbox import Bell
-from matwin.options import Options, options_of
-from matwin.shares import EPOCH_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
+from matwin.options import Options, half_of, options_of
+from matwin.shares import FRESH_SHARE, RESULT_SHARE, ReadShare
 from matwin.sources import Held, read_once, source_of
 from matwin.storage.errors import InputError
 from matwin.storage.store import Store
@@ -55,19 +55,20 @@ def prepared(
     }
     held = _tables(tables or {}, streams)
     idle = _seconds(idle_after)
-    folder, store = _opened(state, given)
+    kept = {name: _kept(keep, name, streams) for name in streams}
+    half = half_of(given)  # for the pages of the chunks, and as much for the join of an epoch
+    folder, store = _opened(state, half)
     try:
+        asked = _asked(query, streams, cut, kept)
+        _check_state(folder, asked, sink)
         windows = {
-            name: ChunkWindow(store, name, each.schema, _kept(keep, name, streams), waiting)
+            name: ChunkWindow(store, name, each.schema, kept[name], waiting)
             for name, each in streams.items()
         }
         query.check(Windows(windows, held))
-        asked = _asked(query, streams, cut, {n: w.keep for n, w in windows.items()})
-        if folder is not None:
-            _check_state(folder, asked, sink)
         return ContinuousQuery(
             query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
-            idle_seconds=idle, query_bytes=given.budget_bytes // EPOCH_SHARE,
+            idle_seconds=idle, query_bytes=half.budget_bytes,
             spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch,
             progress=progress,
         )  # fmt: skip
@@ -77,13 +78,12 @@ def prepared(
 
 
 def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
-    memory = options.budget_bytes // EPOCH_SHARE
+    memory, page_size, trace = options.budget_bytes, options.page_bytes, options.trace
     if state is None:
         return None, Store(
-            memory=memory, page_size=options.page_bytes, scratch=options.scratch,
-            trace=options.trace,
-        )  # fmt: skip
-    folder = StateFolder(state, memory=memory, page_size=options.page_bytes, trace=options.trace)
+            memory=memory, page_size=page_size, scratch=options.scratch, trace=trace
+        )
+    folder = StateFolder(state, memory=memory, page_size=page_size, trace=trace)
     return folder, folder.store
 
 
@@ -157,14 +157,17 @@ def _asked(
     return found
 
 
-def _check_state(folder: StateFolder, asked: Mapping[str, str], sink: Sink) -> None:
-    notes = folder.notes
-    if notes is not None:
+def _check_state(folder: StateFolder | None, asked: Mapping[str, str], sink: Sink) -> None:
+    """Refuse the state of another query, and a sink that is ahead: it would take its epochs for
+    those of this run, and leave ours out."""
+    notes = folder.notes if folder is not None else None
+    if folder is not None and notes is not None:
         notes.check_asked(asked, str(folder.path))
     done = notes.epoch if notes is not None else 0
-    if not isinstance(sink, Nowhere) and sink.last() > done:
+    last = 0 if isinstance(sink, Nowhere) else sink.last()
+    if last > done:
+        where = "a run without state=" if folder is None else f"the state in {folder.path}"
         raise InputError(
-            f"the sink {sink.told()} has epoch {sink.last()}, and the state in {folder.path} is at "
-            f"epoch {done}: they are of different runs; give the state that goes with it, or "
-            "another sink"
+            f"the sink {sink.told()} has epoch {last}, and {where} is at epoch {done}: they are of "
+            "different runs; give the state that goes with it, or another sink"
         )
