@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -82,7 +82,16 @@ class Alignment:
 
     def _open_next(self, chunk: int) -> bool:
         self.chunk = chunk
+        while not self.is_stopped and self._is_far(chunk):
+            self._read([c for c in self.captures if not c.is_done])
         return self._has_more(chunk)
+
+    def _is_far(self, chunk: int) -> bool:
+        """Whether all that is known is that nothing comes for a very long time: a punctuation that
+        means the end is no million of empty epochs."""
+        complete = min(c.complete_below for c in self.captures)
+        waits = any(c.first_waiting is not None for c in self.captures)
+        return not waits and self._has_more(chunk) and complete - chunk > EMPTY_MAX
 
     def _has_more(self, chunk: int) -> bool:
         """Whether rows of this chunk or a later one are there, or may come."""
@@ -139,7 +148,7 @@ class Alignment:
 
     @property
     def _leader(self) -> Capture | None:
-        return next((c for c in self.captures if not c.is_done), None)
+        return next((c for c in self.captures if not c.is_done and not self._is_idle(c)), None)
 
     def _found_first(self, capture: Capture, rows: pa.RecordBatch) -> None:
         """The first rows of whoever comes first: ranges begin there."""
@@ -161,11 +170,16 @@ class Alignment:
         assert self.chunk is not None
         if self._idle is None or not all(self._is_idle(c) for c in waits):
             return False
-        if len(waits) == len(self.captures) and not self._rows:
+        if not self._rows and not any(self._is_beyond(c) for c in self.captures):
             return False  # nobody has anything to wait for
         for capture in waits:
             capture.cutter.close(self.chunk)
         return True
+
+    def _is_beyond(self, capture: Capture) -> bool:
+        """Whether a stream has something to say of later chunks."""
+        is_past = not capture.is_done and capture.complete_below > cast(int, self.chunk)
+        return capture.first_waiting is not None or is_past
 
     def bounds(self) -> Bounds:
         """What the open chunk covers."""

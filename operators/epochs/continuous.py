@@ -90,6 +90,9 @@ class Status:
     """Rows of the chunk that is open."""
     waiting_rows: int = 0
     """Rows that have been read and are of later chunks."""
+    late: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    """As in `EpochReport`, and those that came after the last epoch."""
     state_rows: int = 0
     state_bytes: int = 0
     seconds_after_cut: float = 0.0
@@ -183,6 +186,7 @@ class ContinuousQuery:
                     break
                 yield epoch
             self._acknowledge()
+            self._count()
             self.status.is_done = True
             self._tell()
         finally:
@@ -287,9 +291,8 @@ class ContinuousQuery:
         self._notes = notes
 
     def _note(self, report: EpochReport) -> None:
-        for name, capture in self._captures.items():
-            report.late[name] = capture.cutter.late
-            report.rejected[name] = capture.cutter.rejected
+        self._count()
+        report.late, report.rejected = self.status.late, self.status.rejected
         report.state_rows = sum(w.held_rows for w in self._windows.values())
         report.state_bytes = self._store.file.file_bytes
         status, notes = self.status, self._notes
@@ -300,6 +303,11 @@ class ContinuousQuery:
         status.waiting_rows = sum(c.waiting_rows for c in self._captures.values())
         status.open_rows = 0
         self._tell()
+
+    def _count(self) -> None:
+        """What has come of no use; new dicts, because reports keep them."""
+        self.status.late = {n: c.cutter.late for n, c in self._captures.items()}
+        self.status.rejected = {n: c.cutter.rejected for n, c in self._captures.items()}
 
     def _tell(self) -> None:
         if self._progress is not None:
