@@ -31,6 +31,7 @@ from matwin.inbox import Bell, Inbox
 from matwin.keys import punctuation_key
 from matwin.reading import Source
 from matwin.storage.columns import Bools, Int64s
+from matwin.storage.errors import InputError
 from matwin.streams import Punctuation, Stream
 
 from .cutter import Cutter, Piece, RangeCutter
@@ -136,6 +137,7 @@ class Capture:
             return False
         self.heard_at = time.monotonic()
         if item is self:
+            self._check_end()
             self.is_done = True
         elif isinstance(item, Punctuation):
             if isinstance(self.cutter, RangeCutter):
@@ -143,6 +145,15 @@ class Capture:
         else:
             self._take(item)
         return True
+
+    def _check_end(self) -> None:
+        """Refuse a source that has become shorter: it is not the one that was read."""
+        if self.rows_read < self._read_before and self.is_replayable:
+            raise InputError(
+                f"{self.name}: it ends after {self.rows_read:,} rows, and {self._read_before:,} had "
+                "been read when the last epoch was committed; give the source that it was, or name "
+                "another state folder"
+            )
 
     def _take(self, rows: pa.RecordBatch) -> None:
         numbers = np.arange(self.rows_read, self.rows_read + rows.num_rows)
@@ -174,7 +185,11 @@ class Capture:
     @property
     def complete_below(self) -> int:
         """Chunks below this number have come whole."""
-        return NEVER if self.is_done else self.cutter.complete_below
+        if self.is_done:
+            return NEVER
+        # The cutter knows of all rows that were read before a restart, of which some wait no more
+        # until they have been read again.
+        return self.cutter.complete_below if self.rows_read >= self._read_before else -NEVER
 
     @property
     def first_waiting(self) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -218,12 +219,15 @@ class ContinuousQuery:
         report = EpochReport(rows=dict.fromkeys(self._windows, 0))
         for window in self._windows.values():
             window.begin(number)
-        run = _Run(self._query, self._seen(number), lambda rows: self._put_down(number, rows))
+        seen = self._seen(number)
+        run = _Run(self._query, seen, lambda rows: self._put_down(number, rows))
         try:
             began = self._collect(run, report)
             is_partial = not self._alignment.is_over
             if not self._is_epoch(is_partial):
                 run.abandon(self._windows.values())
+                for window in self._windows.values():
+                    window.take_back()
                 return None
             cut_at = time.monotonic()
             for window in self._windows.values():
@@ -234,7 +238,7 @@ class ContinuousQuery:
             raise
         done_at = time.monotonic()
         report.rows_out, report.seconds_after_cut = result.rows, done_at - cut_at
-        self._commit(number, result, report)
+        self._commit(number, result, report, seen.notes, is_partial)
         report.seconds_commit = time.monotonic() - done_at
         report.seconds = time.monotonic() - (began or cut_at)
         self._sink.deliver(number, result)
@@ -243,9 +247,9 @@ class ContinuousQuery:
                      is_partial=is_partial)  # fmt: skip
 
     def _seen(self, epoch: int) -> Windows:
-        return Windows(
-            self._windows, self._tables, self._notes.user, epoch, memory=self._query_bytes
-        )
+        # A copy: an epoch that does not happen leaves no notes.
+        notes = deepcopy(self._notes.user)
+        return Windows(self._windows, self._tables, notes, epoch, memory=self._query_bytes)
 
     def _collect(self, run: _Run, report: EpochReport) -> float | None:
         """Take the chunk's rows as they come; when the first one came."""
@@ -273,13 +277,17 @@ class ContinuousQuery:
             return Kept.written(self._state.result_path(epoch), rows)
         return Held(rows, self._spool_bytes, self._scratch)
 
-    def _commit(self, epoch: int, result: Spooled, report: EpochReport) -> None:
+    def _commit(
+        self, epoch: int, result: Spooled, report: EpochReport, user: dict[str, Any],
+        is_partial: bool,
+    ) -> None:  # fmt: skip
         assert self._alignment.chunk is not None
-        chunk, old = self._alignment.chunk, self._notes
+        # The next start opens an unfinished chunk again, for the rest of its rows.
+        chunk, old = self._alignment.chunk - is_partial, self._notes
         rows_in = sum(report.rows.values())
         notes = Notes(
             self._asked, epoch, chunk, str(self._alignment.bounds()),
-            user=old.user, rows_in=old.rows_in + rows_in, rows_out=old.rows_out + result.rows,
+            user=user, rows_in=old.rows_in + rows_in, rows_out=old.rows_out + result.rows,
         )  # fmt: skip
         if self._state is not None and isinstance(result, Kept):
             notes.streams = {n: c.position(chunk) for n, c in self._captures.items()}

@@ -109,7 +109,10 @@ class StateFolder:
 
     def commit(self, notes: Notes) -> None:
         """The epoch has happened; what older ones have left is removed."""
-        self.store.commit(notes.packed())
+        packed = notes.packed()
+        self.store.commit(packed)
+        # As a restart would find them: a tuple is a list now, and every key is text.
+        notes.user = json.loads(packed)["user"]
         self.notes = notes
         self.sweep()
 
