@@ -132,6 +132,9 @@ class Windows(Mapping[str, View]):
     def __iter__(self) -> Iterator[str]:
         return chain(self._streams, self._tables)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._streams or name in self._tables
+
     def __len__(self) -> int:
         return len(self._streams) + len(self._tables)
 

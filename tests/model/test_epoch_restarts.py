@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proofs import tried
+from support import campaign
 
 import matwin
 from matwin.operators.epochs import front
@@ -131,7 +132,7 @@ def seen(epoch: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.proof("epochs: stopped and started again")
-@settings(max_examples=60)
+@settings(max_examples=campaign(50, 2000))
 @given(case=asked(), steps=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_restarts(case: dict[str, Any], steps: list[int]) -> None:
     tried()
@@ -166,7 +167,7 @@ def test_restarts(case: dict[str, Any], steps: list[int]) -> None:
 
 
 @pytest.mark.proof("epochs: stopped and started again")
-@settings(max_examples=60)
+@settings(max_examples=campaign(50, 2000))
 @given(case=asked(), steps=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_stopped_in_the_middle_of_a_chunk(case: dict[str, Any], steps: list[int]) -> None:
     """What has come of a chunk is left for the next start: on pages, in notes, nowhere."""
