@@ -108,7 +108,7 @@ class Capture:
 
     def _went_back(self, position: Mapping[str, Any]) -> Any:
         """Be where a commit was; what to give the source."""
-        self.cutter.restore(position["cutter"])
+        self.cutter.restore(position["cutter"], is_again=self.is_replayable)
         if not self.is_replayable:
             self.rows_read = self._begin_row = self._read_before = position["read"]
             return None

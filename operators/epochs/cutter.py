@@ -84,8 +84,9 @@ class Cutter(ABC):
         """What a restart needs that goes on after a chunk."""
         return {"late": self.late, "rejected": self.rejected}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another cutter was."""
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        """Go on where another cutter was.  Where its rows can't be read again (`is_again`), what it
+        knew of those that are in no chunk is nothing to go by."""
         self.late, self.rejected = state["late"], state["rejected"]
 
 
@@ -117,8 +118,8 @@ class InTurn(Cutter):
         # What has been read beyond the chunk is read again, and is cut again.
         return {**super().state(chunk), "number": chunk + 1}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        super().restore(state, is_again=is_again)
         self.number = state["number"]
 
 
@@ -300,15 +301,16 @@ class RangeCutter(Cutter):
     def _check_closed(
         self, rows: pa.RecordBatch, numbers: Int64s, chunks: Int64s, late: Bools
     ) -> None:
-        """Rows of a chunk that was closed while the stream was silent are late."""
+        """Rows of a chunk that is over are late, whatever the stream's own order says: it was
+        silent too long, or sends again what was committed before a restart."""
         if not self._is_late_dropped:
             place = int(np.argmax(late))
             bounds = self.bounds(int(chunks[place]))
             raise OrderError(
                 f"{self.name}: row {int(numbers[place])} is late: its {self._column!r} is "
-                f"{rows.column(self._column)[place]}, and the range {bounds} was closed while the "
-                "stream was silent; raise idle_after, or have late rows dropped and counted with "
-                "late='drop'"
+                f"{rows.column(self._column)[place]}, and the range {bounds} is over: the stream "
+                "was silent for longer than idle_after, or repeats what was committed; raise "
+                "idle_after, or have late rows dropped and counted with late='drop'"
             )
         self.late += int(np.count_nonzero(late))
 
@@ -396,13 +398,14 @@ class RangeCutter(Cutter):
             found["read_ahead"] = self._frontier.kept()
         return found
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        self._frontier.value = state["frontier"]
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        super().restore(state, is_again=is_again)
         self._closed_below = state["closed_below"]
         if state["origin"] is not None:
             self.set_origin(state["origin"])
-        if isinstance(self._frontier, ReadAheadFrontier):
+        if is_again:
+            self._frontier.value = state["frontier"]
+        if is_again and isinstance(self._frontier, ReadAheadFrontier):
             self._frontier.take_back(state["read_ahead"])
 
 
