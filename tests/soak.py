@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 ROWS, PART, WINDOW, KEEP, KEYS = 20_000, 5_000, 6, 8, 4_000
-SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
+SCHEMA = pa.schema([(n, pa.int64()) for n in ("ts", "k", "id")] + [("text", pa.string())])
 SLACK = 1.25
 
 # ── the process that is killed ───────────────────────────────────────────────────────────────────
@@ -72,8 +72,9 @@ def work(folder: str) -> None:
         matwin.epsilon_join, matwin.chunks("a"), matwin.chunks("b"), on={"ts": WINDOW}, by="k"
     )
     base = Path(folder)
+    logs = {n: Endless(n, SCHEMA, False, None, None, seed) for seed, n in enumerate("ab")}
     query = matwin.continuous_query(
-        join, {n: matwin.stream(Endless(n, SCHEMA, False, None, None, s)) for s, n in enumerate("ab")},
+        join, {name: matwin.stream(log) for name, log in logs.items()},
         cut=matwin.cut.every(ROWS // 1000, on="ts"), keep=KEEP, pairs="new", state=base / "state",
         memory="24MiB", sink=lambda epoch, rows: told(base / "told", epoch, rows),
     )  # fmt: skip

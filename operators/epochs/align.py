@@ -55,30 +55,43 @@ class Alignment:
     def begin(self) -> bool:
         """Open the next chunk; False where there is none."""
         self._rows = 0
+        self._drain_if_stopped()
         if not (self._open_first() if self.chunk is None else self._open_next(self.chunk + 1)):
             return False
         assert self.chunk is not None
         for capture in self.captures:
             capture.cutter.close(self.chunk - 1)
         self._check_gap(self.chunk)
-        return not self.is_stopped
+        return not self.is_stopped or self.is_left
+
+    def _drain_if_stopped(self) -> None:
+        """What has been taken from streams that can't be read again is still used."""
+        if self.is_stopped and not any(c.is_replayable for c in self.captures):
+            for capture in self.captures:
+                capture.drain()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether rows wait that would be lost."""
+        is_once = not any(c.is_replayable for c in self.captures)
+        return is_once and any(c.first_waiting is not None for c in self.captures)
 
     def _open_first(self) -> bool:
         """Begin with the first chunk that a stream has rows of."""
         if not self._is_by_value:
             self.chunk = 0
             return self._has_more(0)
-        while not self.is_stopped:
+        while True:
             known = [c.first_waiting for c in self.captures if c.first_waiting is not None]
             first = min(known, default=NEVER)
             # Rows of an earlier chunk may still come where the order is not sorted.
             waits = [c for c in self.captures if not c.is_done and c.complete_below < first]
-            if not waits or (known and all(self._is_idle(c) for c in waits)):
+            if not waits or self.is_stopped or (known and all(self._is_idle(c) for c in waits)):
                 if known:
                     self.chunk = first
                 return bool(known)
             self._read(waits)
-        return False
+            self._drain_if_stopped()
 
     def _open_next(self, chunk: int) -> bool:
         self.chunk = chunk
@@ -111,6 +124,7 @@ class Alignment:
         """The open chunk's rows, as they come, until it is over; it is not if it was stopped."""
         assert self.chunk is not None
         while True:
+            self._drain_if_stopped()
             for capture in self.captures:
                 for rows in capture.take(self.chunk):
                     self._rows += rows.num_rows

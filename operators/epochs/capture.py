@@ -146,13 +146,20 @@ class Capture:
             self._take(item)
         return True
 
+    def drain(self) -> None:
+        """Read what a live stream has said already, and nothing more."""
+        if self._inbox is not None:
+            self._inbox.close()
+            while self._inbox.has_items:
+                self.read()
+
     def _check_end(self) -> None:
         """Refuse a source that has become shorter: it is not the one that was read."""
         if self.rows_read < self._read_before and self.is_replayable:
             raise InputError(
-                f"{self.name}: it ends after {self.rows_read:,} rows, and {self._read_before:,} had "
-                "been read when the last epoch was committed; give the source that it was, or name "
-                "another state folder"
+                f"{self.name}: it ends after {self.rows_read:,} rows, and {self._read_before:,} "
+                "had been read when the last epoch was committed; give the source that it was, or "
+                "name another state folder"
             )
 
     def _take(self, rows: pa.RecordBatch) -> None:

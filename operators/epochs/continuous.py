@@ -148,7 +148,8 @@ class ContinuousQuery:
         """End after the epoch that is under way.  A signal handler may call it.
 
         Where every source can be read again, rows of an unfinished chunk are left for the next
-        start; otherwise they are an epoch of their own.
+        start; otherwise they are an epoch of their own.  Where none can, what has been taken from
+        them besides is used as well, in as many epochs as it takes.
         """
         self._stop = True
 
@@ -270,7 +271,9 @@ class ContinuousQuery:
         unfinished chunk is better read again."""
         if is_partial and all(c.is_replayable for c in self._captures.values()):
             return False
-        return self._alignment.is_real if not is_partial else self.status.open_rows > 0
+        if is_partial:
+            return self.status.open_rows > 0 or self._alignment.is_left
+        return self._alignment.is_real
 
     def _put_down(self, epoch: int, rows: Rows) -> Spooled:
         if self._state is not None:

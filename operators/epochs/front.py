@@ -80,9 +80,7 @@ def prepared(
 def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
     memory, page_size, trace = options.budget_bytes, options.page_bytes, options.trace
     if state is None:
-        return None, Store(
-            memory=memory, page_size=page_size, scratch=options.scratch, trace=trace
-        )
+        return None, Store(memory=memory, page_size=page_size, scratch=options.scratch, trace=trace)
     folder = StateFolder(state, memory=memory, page_size=page_size, trace=trace)
     return folder, folder.store
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,8 @@
 
 A chain of processes runs one continuous query on one state folder.  Each is killed, at a random
 moment or at the n-th of the steps that matter (a sync, a rename, a commit, a delivery), and the
-next one goes on.  When the streams have ended, what the sink has is compared, as a bag, with a plain
-loop over all rows; then the chain begins anew with other rows.
+next one goes on.  When the streams have ended, what the sink has is compared, as a bag, with a
+plain loop over all rows; then the chain begins anew with other rows.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def tables(seed: int) -> tuple[pa.Table, pa.Table]:
 
 def pairs(seed: int) -> Counter[Pair]:
     a, b = ([tuple(row.values()) for row in t.to_pylist()] for t in tables(seed))
-    return Counter(
-        (x[2], y[2]) for x in a for y in b if abs(x[0] - y[0]) <= NEAR and x[1] == y[1]
-    )
+    return Counter((x[2], y[2]) for x in a for y in b if abs(x[0] - y[0]) <= NEAR and x[1] == y[1])
 
 
 def sums(seed: int) -> Counter[Pair]:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -172,7 +173,7 @@ def run(sources: dict[str, Any], **asked: Any) -> Ran:
         reports.append(epoch.report)
         assert epoch.report.rows == {name: len(rows) for name, rows in seen[-1].items()}
     for counts in ([r.late for r in reports], [r.rejected for r in reports]):
-        for before, behind in zip(counts, counts[1:], strict=False):
+        for before, behind in pairwise(counts):
             assert all(before[name] <= behind[name] for name in sources)
     return Ran(seen, bounds, query.status.late, query.status.rejected)
 
@@ -289,7 +290,9 @@ def cases(draw: Any) -> dict[str, Any]:
         place: Any = draw(st.sampled_from([0.0, 1.0, -7.3, 1e6, 123.4]))
     else:
         low, high = ends_of(kind)
-        width = draw(st.sampled_from([1, 2, 3, 7, 60, 1000])) * (DAY_MS if kind == pa.date64() else 1)
+        width = draw(st.sampled_from([1, 2, 3, 7, 60, 1000])) * (
+            DAY_MS if kind == pa.date64() else 1
+        )
         place = draw(st.sampled_from([low, high, 0, (low + high) // 2, low + width, high - width]))
     make = float_column if is_float else whole_column
     streams = {}
@@ -344,7 +347,7 @@ def test_ranges(case: dict[str, Any]) -> None:
     }
     if not pa.types.is_temporal(case["kind"]):
         bounds = [(first + k) * width + origin for k in range(len(expected) + 1)]
-        assert [(b.low, b.high) for b in ran.bounds] == list(zip(bounds, bounds[1:], strict=False))
+        assert [(b.low, b.high) for b in ran.bounds] == list(pairwise(bounds))
 
 
 def test_a_first_row_at_one_end_and_another_at_the_other() -> None:

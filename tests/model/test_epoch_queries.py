@@ -1,8 +1,8 @@
 """Queries over windows of chunks, each epoch against plain loops over the rows of its chunks.
 
-    stream   0 1 2 │ 3 4 5 │ 6 7 8 │ 9          cut.count(3)
-    epoch 3  └─ last=3 ───────────┘
-                    └─ last=2 ────┘
+stream   0 1 2 │ 3 4 5 │ 6 7 8 │ 9          cut.count(3)
+epoch 3  └─ last=3 ───────────┘
+                └─ last=2 ────┘
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def epsilon(left: Any, right: Any, **more: Any) -> partial[Any]:
 
 
 @pytest.mark.proof("epochs: queries against plain loops")
-@given(world=worlds(), lasts=st.tuples(LASTS, LASTS), how=st.sampled_from(["inner", "left", "semi"]))
+@given(
+    world=worlds(), lasts=st.tuples(LASTS, LASTS), how=st.sampled_from(["inner", "left", "semi"])
+)
 def test_all_pairs(world: dict[str, Any], lasts: tuple[Any, Any], how: str) -> None:
     tried()
     m, n = (min(x, k) if x else x for x, k in zip(lasts, world["keep"].values(), strict=True))
@@ -108,7 +110,7 @@ def test_all_pairs(world: dict[str, Any], lasts: tuple[Any, Any], how: str) -> N
         matches = [(x["id"], y["id"]) for x in left for y in right if near(x, y)]
         alone = [x["id"] for x in left if not any(near(x, y) for y in right)]
         if how == "semi":
-            assert sorted(result["id"].to_pylist()) == sorted(set(x for x, _ in matches))
+            assert sorted(result["id"].to_pylist()) == sorted({x for x, _ in matches})
         else:
             kept = [(i, None) for i in alone] if how == "left" else []
             assert bag(result, IDS) == Counter(matches + kept)
@@ -131,7 +133,12 @@ def test_new_pairs(world: dict[str, Any], lasts: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.proof("epochs: queries against plain loops")
-@given(world=worlds("a"), m=st.integers(1, 3), n=st.integers(1, 3), pairs=st.sampled_from(["all", "new"]))
+@given(
+    world=worlds("a"),
+    m=st.integers(1, 3),
+    n=st.integers(1, 3),
+    pairs=st.sampled_from(["all", "new"]),
+)
 def test_a_stream_with_itself(world: dict[str, Any], m: int, n: int, pairs: Any) -> None:
     tried()
     m, n = (min(x, world["keep"]["a"]) for x in (m, n))
@@ -178,9 +185,7 @@ def test_best_matches(world: dict[str, Any]) -> None:
             for x in part(world, "a", epoch, 1):
                 matches = [y for y in part(world, "b", epoch) if near(x, y)]
                 best = min((abs(x["t"] - y["t"]) for y in matches), default=None)
-                expected.update(
-                    (x["id"], y["id"]) for y in matches if abs(x["t"] - y["t"]) == best
-                )
+                expected.update((x["id"], y["id"]) for y in matches if abs(x["t"] - y["t"]) == best)
             assert bag(result, IDS) == expected
 
 
@@ -204,7 +209,9 @@ def test_as_of(world: dict[str, Any]) -> None:
 def test_static_tables(world: dict[str, Any], fixed: list[Row]) -> None:
     tried()
     for pairs in ("all", "new"):
-        found = run(world, epsilon(chunks("a"), chunks("f")), tables={"f": table(fixed)}, pairs=pairs)
+        found = run(
+            world, epsilon(chunks("a"), chunks("f")), tables={"f": table(fixed)}, pairs=pairs
+        )
         for epoch, result in enumerate(found, 1):
             assert bag(result, IDS) == Counter(
                 (x["id"], y["id"]) for x in part(world, "a", epoch) for y in fixed
@@ -225,9 +232,7 @@ SQL = """
 def test_sql(world: dict[str, Any], fixed: list[Row]) -> None:
     """A stream that is named twice gives the same rows twice, also while its chunk is open."""
     tried()
-    found = run(
-        world, SQL, tables={"f": table(fixed)}, windows={"n": chunks("a", last=1)}
-    )
+    found = run(world, SQL, tables={"f": table(fixed)}, windows={"n": chunks("a", last=1)})
     assert len(found) == epochs_of(world)
     with duckdb.connect() as database:
         database.register("f", table(fixed))
