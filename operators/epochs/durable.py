@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from matwin.storage.errors import CorruptPage, InputError
-from matwin.storage.scratch import private_folder
+from matwin.storage.scratch import os_errors, private_folder
 from matwin.storage.store import Store
 
 VERSION = 1
@@ -119,9 +119,10 @@ class StateFolder:
     def sweep(self) -> None:
         """Remove results that the last commit does not name."""
         named = self.notes.output["epoch"] if self.notes and self.notes.output else None
-        for path in (self.path / RESULTS).glob("epoch-*.arrow"):
-            if named is None or path != self.result_path(named):
-                path.unlink(missing_ok=True)
+        with os_errors(self.path / RESULTS):
+            for path in (self.path / RESULTS).glob("epoch-*.arrow"):
+                if named is None or path != self.result_path(named):
+                    path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the folder."""

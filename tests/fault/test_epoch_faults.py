@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from proofs import tried
-from support import call_in_child, campaign, each_in_fork, needs_root, tmpfs
+from support import call_in_child, campaign, each_in_fork, needs_root, strace, tmpfs
 
 import matwin
 from matwin.operators.epochs import spool
@@ -392,3 +393,60 @@ def run_and_clean(disk: str, *case: Any) -> str:
         return run_out(disk, *case)
     finally:
         shutil.rmtree(Path(disk) / f"q-{os.getpid()}", ignore_errors=True)
+
+
+# ── every write, sync and rename fails once ──────────────────────────────────────────────────────
+
+CALLS = ("pwrite64", "write", "writev", "fdatasync", "fsync", "ftruncate", "rename", "unlink")
+
+
+def run_whole(folder: Path, kind: str) -> str:
+    """Run to the end: '' or what was said."""
+    folder.mkdir()
+    try:
+        ask(folder, sink=sink_at(folder, kind)).run()
+    except MatwinError as e:
+        return f"{type(e).__name__}: {e}"
+    return ""
+
+
+def counted(base: str, kind: str) -> dict[str, int]:
+    """How many calls of each kind a whole run makes."""
+    log = Path(base) / f"log-{kind}"
+    with strace("-e", f"trace={','.join(CALLS)}", "-o", str(log)):
+        assert run_whole(Path(base) / f"counted-{kind}", kind) == ""
+    text = log.read_text()
+    return {call: len(re.findall(rf"\b{call}\(", text)) for call in CALLS}
+
+
+def fail_once(base: str, kind: str, call: str, when: int) -> str:
+    folder = Path(base) / f"{kind}-{call}-{when}"
+    fault = f"inject={call}:error=EIO:when={when}"
+    with strace("-e", f"trace={call}", "-e", fault, "-o", "/dev/null"):
+        return run_whole(folder, kind)
+
+
+def go_on(base: str, kind: str, call: str, when: int) -> None:
+    """Without the fault: every row is there once."""
+    folder = Path(base) / f"{kind}-{call}-{when}"
+    ask(folder, sink=sink_at(folder, kind)).run()
+    assert delivered(folder, kind) == list(range(60))
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.proof("epochs: every write, sync, rename fails")
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_every_call_fails_once(tmp_path: Path, kind: str) -> None:
+    (fate,) = each_in_fork(counted, [[str(tmp_path), kind]])
+    assert (fate.signal, fate.error) == (0, "")
+    points = [(call, n) for call in CALLS for n in range(1, fate.value[call] + 1)]
+    assert len(points) > 60, fate.value
+    cases = [[str(tmp_path), kind, *point] for point in points[:: campaign(12, 1)]]
+    fates = each_in_fork(fail_once, cases)
+    after = each_in_fork(go_on, cases)
+    for case, fate, then in zip(cases, fates, after, strict=True):
+        assert (fate.signal, fate.error) == (0, ""), (case, fate)
+        assert (then.signal, then.error) == (0, ""), (case, fate, then)
+        tried()
+    assert sum(bool(fate.value) for fate in fates) > len(fates) // 2, [f.value for f in fates]
