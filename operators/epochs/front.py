@@ -4,6 +4,7 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,11 @@ def prepared(
     idle = _seconds(idle_after)
     kept = {name: _kept(keep, name, streams) for name in streams}
     half = half_of(given)  # for the pages of the chunks, and as much for the join of an epoch
-    folder, store = _opened(state, half)
-    try:
+    with ExitStack() as undo:  # whatever is open, should it be refused
+        undo.callback(sink.close)
+        undo.callback(query.close)
+        folder, store = _opened(state, half)
+        undo.callback(store.close)
         asked = _asked(query, streams, cut, kept)
         _check_state(folder, asked, sink)
         windows = {
@@ -66,15 +70,12 @@ def prepared(
             for name, each in streams.items()
         }
         query.check(Windows(windows, held))
-        return ContinuousQuery(
-            query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
-            idle_seconds=idle, query_bytes=half.budget_bytes,
-            spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch,
-            progress=progress,
-        )  # fmt: skip
-    except BaseException:
-        store.close()
-        raise
+        undo.pop_all()
+    return ContinuousQuery(
+        query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
+        idle_seconds=idle, query_bytes=half.budget_bytes,
+        spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch, progress=progress,
+    )  # fmt: skip
 
 
 def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
