@@ -101,7 +101,9 @@ def plain_every(
         return [], late, 0
     # What is said to be complete is an epoch, with or without rows.
     said = [range_of(after(upto, told), width, origin) - 1
-            for told in streams.values() for upto in told.punctuations.values()]  # fmt: skip
+            for told in streams.values() for upto in told.punctuations.values()
+            if in_time(told)[0]]  # fmt: skip
+    # (Where no row of its own is in time, it has been read to its end before the first epoch.)
     epochs = [
         {name: found.get(n, []) for name, found in chunks.items()}
         for n in range(min(numbers), max([*numbers, *said]) + 1)
