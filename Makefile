@@ -8,6 +8,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 ARGS ?=
 WHAT ?= storage
+SECONDS ?= 3600
 
 # Local indexes and wheel folders must not leak into the locks, so pip is asked without its
 # configuration. Run on Python 3.11, the oldest supported.
@@ -16,7 +17,7 @@ PIP_COMPILE = env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/
 	--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	$(if $(UPGRADE),--upgrade)
 
-.PHONY: help demo test campaign check bench docs lock clean env-base env-demo env-dev wheel
+.PHONY: help demo test campaign soak check bench docs lock clean env-base env-demo env-dev wheel
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +34,9 @@ test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)
 	@mkdir -p build
 	HYPOTHESIS_PROFILE=campaign $(BIN)/pytest -n 2 --dist loadgroup -m proof --proof=build/proof.md $(ARGS)
+
+soak: env-dev ## Run one continuous query for an hour, with kills: flat memory, a flat file (SECONDS=300 for less)
+	$(BIN)/python tests/soak.py --seconds $(SECONDS)
 
 check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	$(BIN)/ruff check .

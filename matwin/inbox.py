@@ -58,6 +58,11 @@ class Inbox(Iterator[Any]):
         """Whether the next item, the end or an error is there."""
         return bool(self._queue) or self._is_over
 
+    @property
+    def has_items(self) -> bool:
+        """Whether the next item is there; not its end, which comes when it is closed, too."""
+        return bool(self._queue)
+
     def __next__(self) -> Any:
         with self._bell.changed:
             self._bell.changed.wait_for(lambda: self.is_ready)

@@ -112,7 +112,7 @@ def _time_text(key: int, data_type: pa.DataType) -> str:
         stored = pa.int32() if stored_dtype(data_type).itemsize == 4 else pa.int64()
         try:
             return str(pa.array([key], stored).view(data_type).cast(pa.string())[0])
-        except pa.ArrowException:  # beyond the calendar, or no time zones on this machine
+        except (pa.ArrowException, OverflowError):  # beyond the calendar, or no time zones here
             pass
     return f"{key} {getattr(data_type, 'unit', data_type)}"
 

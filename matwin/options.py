@@ -135,8 +135,14 @@ class Options:
 
 
 def half_of(options: Options) -> Options:
-    """The options with half of the memory; pages are smaller where that is too little for them."""
-    memory = max(options.budget_bytes // HALF, smallest_budget(PAGE_MIN))
+    """The options with half of the memory."""
+    return share_of(options, HALF)
+
+
+def share_of(options: Options, share: int) -> Options:
+    """The options with a share of the memory, a half being 2; pages are smaller where that is too
+    little for them."""
+    memory = max(options.budget_bytes // share, smallest_budget(PAGE_MIN))
     page = min(options.page_bytes, memory // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
     return replace(options, memory=memory, page_size=page)
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from matwin.inbox import Bell
 from matwin.storage.errors import InputError
 
-from .capture import Capture
+from .capture import NEVER, Capture
 from .cut import Bounds
 from .cutter import RangeCutter
 
@@ -55,32 +55,56 @@ class Alignment:
     def begin(self) -> bool:
         """Open the next chunk; False where there is none."""
         self._rows = 0
+        self._drain_if_stopped()
         if not (self._open_first() if self.chunk is None else self._open_next(self.chunk + 1)):
             return False
         assert self.chunk is not None
         for capture in self.captures:
             capture.cutter.close(self.chunk - 1)
         self._check_gap(self.chunk)
-        return not self.is_stopped or self.has_unrepeatable
+        return not self.is_stopped or self.is_left
+
+    def _drain_if_stopped(self) -> None:
+        """What has been taken from streams that can't be read again is still used."""
+        if self.is_stopped and not any(c.is_replayable for c in self.captures):
+            for capture in self.captures:
+                capture.drain()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether rows wait that would be lost."""
+        is_once = not any(c.is_replayable for c in self.captures)
+        return is_once and any(c.first_waiting is not None for c in self.captures)
 
     def _open_first(self) -> bool:
         """Begin with the first chunk that a stream has rows of."""
         if not self._is_by_value:
             self.chunk = 0
             return self._has_more(0)
-        while not self.is_stopped:
-            waits = [c for c in self.captures if c.first_waiting is None and not c.is_done]
+        while True:
             known = [c.first_waiting for c in self.captures if c.first_waiting is not None]
-            if not waits or (known and all(self._is_idle(c) for c in waits)):
+            first = min(known, default=NEVER)
+            # Rows of an earlier chunk may still come where the order is not sorted.
+            waits = [c for c in self.captures if not c.is_done and c.complete_below < first]
+            if not waits or self.is_stopped or (known and all(self._is_idle(c) for c in waits)):
                 if known:
-                    self.chunk = min(known)
+                    self.chunk = first
                 return bool(known)
             self._read(waits)
-        return False
+            self._drain_if_stopped()
 
     def _open_next(self, chunk: int) -> bool:
         self.chunk = chunk
+        while not self.is_stopped and self._is_far(chunk):
+            self._read([c for c in self.captures if not c.is_done])
         return self._has_more(chunk)
+
+    def _is_far(self, chunk: int) -> bool:
+        """Whether all that is known is that nothing comes for a very long time: a punctuation that
+        means the end is no million of empty epochs."""
+        complete = min(c.complete_below for c in self.captures)
+        waits = any(c.first_waiting is not None for c in self.captures)
+        return not waits and self._has_more(chunk) and complete - chunk > EMPTY_MAX
 
     def _has_more(self, chunk: int) -> bool:
         """Whether rows of this chunk or a later one are there, or may come."""
@@ -100,20 +124,16 @@ class Alignment:
         """The open chunk's rows, as they come, until it is over; it is not if it was stopped."""
         assert self.chunk is not None
         while True:
+            self._drain_if_stopped()
             for capture in self.captures:
                 for rows in capture.take(self.chunk):
                     self._rows += rows.num_rows
                     yield capture.name, rows
             waits = [c for c in self.captures if c.complete_below <= self.chunk]
-            if not waits or self.is_stopped:
+            if self.is_stopped or all(c.is_done for c in waits):
                 return
             if not self._close_idle(waits):
                 self._read(waits)
-
-    @property
-    def has_unrepeatable(self) -> bool:
-        """Whether rows wait that nobody could read again."""
-        return any(not c.is_replayable and c.first_waiting is not None for c in self.captures)
 
     @property
     def is_over(self) -> bool:
@@ -144,7 +164,7 @@ class Alignment:
 
     @property
     def _leader(self) -> Capture | None:
-        return next((c for c in self.captures if not c.is_done), None)
+        return next((c for c in self.captures if not c.is_done and not self._is_idle(c)), None)
 
     def _found_first(self, capture: Capture, rows: pa.RecordBatch) -> None:
         """The first rows of whoever comes first: ranges begin there."""
@@ -166,11 +186,16 @@ class Alignment:
         assert self.chunk is not None
         if self._idle is None or not all(self._is_idle(c) for c in waits):
             return False
-        if len(waits) == len(self.captures) and not self._rows:
+        if not self._rows and not any(self._is_beyond(c) for c in self.captures):
             return False  # nobody has anything to wait for
         for capture in waits:
             capture.cutter.close(self.chunk)
         return True
+
+    def _is_beyond(self, capture: Capture) -> bool:
+        """Whether a stream has something to say of later chunks."""
+        is_past = not capture.is_done and capture.complete_below > cast(int, self.chunk)
+        return capture.first_waiting is not None or is_past
 
     def bounds(self) -> Bounds:
         """What the open chunk covers."""

@@ -28,10 +28,12 @@ import pyarrow as pa
 from sortedcontainers import SortedDict
 
 from matwin.feed import items_of
+from matwin.growing import Growing
 from matwin.inbox import Bell, Inbox
 from matwin.keys import punctuation_key
 from matwin.reading import Source
 from matwin.storage.columns import Bools, Int64s
+from matwin.storage.errors import InputError
 from matwin.streams import Punctuation, Stream
 
 from .cutter import Cutter, Piece, RangeCutter
@@ -83,6 +85,8 @@ class Capture:
         self._items: Iterator[Any] | None = None
         self._inbox: Inbox | None = None
         self.heard_at = time.monotonic()
+        self.goes_on = False
+        """Whether the query has a state, with which the next start goes on."""
         self.when_first: Callable[[Capture, pa.RecordBatch], None] | None = None
         """Called with the first rows, where ranges begin with them."""
 
@@ -122,7 +126,7 @@ class Capture:
 
     def _went_back(self, position: Mapping[str, Any]) -> Any:
         """Be where a commit was; what to give the source."""
-        self.cutter.restore(position["cutter"])
+        self.cutter.restore(position["cutter"], is_again=self.is_replayable)
         if not self.is_replayable:
             self.rows_read = self._begin_row = self._read_before = position["read"]
             return None
@@ -156,6 +160,7 @@ class Capture:
             return False
         self.heard_at = time.monotonic()
         if item is self:
+            self._check_end()
             self.is_done = True
         elif isinstance(item, Punctuation):
             if isinstance(self.cutter, RangeCutter):
@@ -163,6 +168,22 @@ class Capture:
         else:
             self._take(item)
         return True
+
+    def drain(self) -> None:
+        """Read what a live stream has said already, and nothing more."""
+        if self._inbox is not None:
+            self._inbox.close()
+            while self._inbox.has_items:
+                self.read()
+
+    def _check_end(self) -> None:
+        """Refuse a source that has become shorter: it is not the one that was read."""
+        if self.rows_read < self._read_before and self.is_replayable:
+            raise InputError(
+                f"{self.name}: it ends after {self.rows_read:,} rows, and {self._read_before:,} "
+                "had been read when the last epoch was committed; give the source that it was, or "
+                "name another state folder"
+            )
 
     def _take(self, rows: pa.RecordBatch) -> None:
         numbers = np.arange(self.rows_read, self.rows_read + rows.num_rows)
@@ -192,9 +213,17 @@ class Capture:
     # ── chunks ───────────────────────────────────────────────────────────────────────────────
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether it was told to give what is there: what its last chunk lacks may come later, for
+        a query that goes on then."""
+        inner = self.inner
+        is_told = isinstance(inner, Growing) and inner.switch.is_on
+        return self.goes_on and self.is_replayable and is_told
+
+    @property
     def complete_below(self) -> int:
         """Chunks below this number have come whole."""
-        if self.is_done:
+        if self.is_done and not self.is_cut_short:
             return NEVER
         # The cutter knows what had been read before a restart; rows of that are still to come.
         is_behind = self.rows_read < self._read_before

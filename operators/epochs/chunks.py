@@ -106,6 +106,13 @@ class ChunkWindow:
             chunk.is_open = False
             self._changed.notify_all()
 
+    def take_back(self) -> None:
+        """The newest chunk does not happen: its rows are read again some day."""
+        with self._changed:
+            chunk = self._chunks.pop(max(self._chunks))
+            self._fresh_bytes = 0
+        self._window.drop_run(chunk.refs)
+
     def stop(self) -> None:
         """Nothing more comes: scans that wait end with `Stopped`."""
         with self._changed:

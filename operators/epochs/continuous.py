@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -99,6 +100,9 @@ class Status:
     """Rows of the chunk that is open."""
     waiting_rows: int = 0
     """Rows that have been read and are of later chunks."""
+    late: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    """As in `EpochReport`, and those that came after the last epoch."""
     state_rows: int = 0
     state_bytes: int = 0
     seconds_after_cut: float = 0.0
@@ -158,7 +162,8 @@ class ContinuousQuery:
         """End after the epoch that is under way.  A signal handler may call it.
 
         Where every source can be read again, rows of an unfinished chunk are left for the next
-        start; otherwise they are an epoch of their own.
+        start; otherwise they are an epoch of their own.  Where none can, what has been taken from
+        them besides is used as well, in as many epochs as it takes.
         """
         self._stop = True
 
@@ -197,6 +202,7 @@ class ContinuousQuery:
                     break
                 yield epoch
             self._acknowledge()
+            self._count()
             self.status.is_done = True
             self._tell()
         finally:
@@ -228,12 +234,15 @@ class ContinuousQuery:
         report = EpochReport(rows=dict.fromkeys(self._windows, 0))
         for window in self._windows.values():
             window.begin(number)
-        run = _Run(self._query, self._seen(number), lambda rows: self._put_down(number, rows))
+        seen = self._seen(number)
+        run = _Run(self._query, seen, lambda rows: self._put_down(number, rows))
         try:
             began = self._collect(run, report)
             is_partial = not self._alignment.is_over
             if not self._is_epoch(is_partial):
                 run.abandon(self._windows.values())
+                for window in self._windows.values():
+                    window.take_back()
                 return None
             cut_at = time.monotonic()
             for window in self._windows.values():
@@ -244,7 +253,7 @@ class ContinuousQuery:
             raise
         done_at = time.monotonic()
         report.rows_out, report.seconds_after_cut = result.rows, done_at - cut_at
-        self._commit(number, result, report)
+        self._commit(number, result, report, seen.notes, is_partial)
         report.seconds_commit = time.monotonic() - done_at
         report.seconds = time.monotonic() - (began or cut_at)
         self._sink.deliver(number, result)
@@ -253,9 +262,9 @@ class ContinuousQuery:
                      is_partial=is_partial)  # fmt: skip
 
     def _seen(self, epoch: int) -> Windows:
-        return Windows(
-            self._windows, self._tables, self._notes.user, epoch, memory=self._query_bytes
-        )
+        # A copy: an epoch that does not happen leaves no notes.
+        notes = deepcopy(self._notes.user)
+        return Windows(self._windows, self._tables, notes, epoch, memory=self._query_bytes)
 
     def _collect(self, run: _Run, report: EpochReport) -> float | None:
         """Take the chunk's rows as they come; when the first one came."""
@@ -276,7 +285,7 @@ class ContinuousQuery:
         if is_partial and all(c.is_replayable for c in self._captures.values()):
             return False
         if is_partial:
-            return self.status.open_rows > 0 or self._alignment.has_unrepeatable
+            return self.status.open_rows > 0 or self._alignment.is_left
         return self._alignment.is_real
 
     def _put_down(self, epoch: int, rows: Rows) -> Spooled:
@@ -284,13 +293,17 @@ class ContinuousQuery:
             return Kept.written(self._state.result_path(epoch), rows)
         return Held(rows, self._spool_bytes, self._scratch)
 
-    def _commit(self, epoch: int, result: Spooled, report: EpochReport) -> None:
+    def _commit(
+        self, epoch: int, result: Spooled, report: EpochReport, user: dict[str, Any],
+        is_partial: bool,
+    ) -> None:  # fmt: skip
         assert self._alignment.chunk is not None
-        chunk, old = self._alignment.chunk, self._notes
+        # The next start opens an unfinished chunk again, for the rest of its rows.
+        chunk, old = self._alignment.chunk - is_partial, self._notes
         rows_in = sum(report.rows.values())
         notes = Notes(
             self._asked, epoch, chunk, str(self._alignment.bounds()),
-            user=old.user, rows_in=old.rows_in + rows_in, rows_out=old.rows_out + result.rows,
+            user=user, rows_in=old.rows_in + rows_in, rows_out=old.rows_out + result.rows,
         )  # fmt: skip
         if self._state is not None and isinstance(result, Kept):
             notes.streams = {n: c.position(chunk) for n, c in self._captures.items()}
@@ -302,9 +315,8 @@ class ContinuousQuery:
         self._notes = notes
 
     def _note(self, report: EpochReport) -> None:
-        for name, capture in self._captures.items():
-            report.late[name] = capture.cutter.late
-            report.rejected[name] = capture.cutter.rejected
+        self._count()
+        report.late, report.rejected = self.status.late, self.status.rejected
         report.state_rows = sum(w.held_rows for w in self._windows.values())
         report.state_bytes = self._store.file.file_bytes
         status, notes = self.status, self._notes
@@ -314,6 +326,11 @@ class ContinuousQuery:
         status.seconds_after_cut = report.seconds_after_cut
         status.open_rows = 0
         self._tell()
+
+    def _count(self) -> None:
+        """What has come of no use; new dicts, because reports keep them."""
+        self.status.late = {n: c.cutter.late for n, c in self._captures.items()}
+        self.status.rejected = {n: c.cutter.rejected for n, c in self._captures.items()}
 
     def _tell(self) -> None:
         self.status.newest_at = self._newest()

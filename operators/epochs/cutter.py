@@ -89,8 +89,9 @@ class Cutter(ABC):
         """What a restart needs that goes on after a chunk."""
         return {"late": self.late, "rejected": self.rejected}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another cutter was."""
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        """Go on where another cutter was.  Where its rows can't be read again (`is_again`), what it
+        knew of those that are in no chunk is nothing to go by."""
         self.late, self.rejected = state["late"], state["rejected"]
 
 
@@ -122,8 +123,8 @@ class InTurn(Cutter):
         # What has been read beyond the chunk is read again, and is cut again.
         return {**super().state(chunk), "number": chunk + 1}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        super().restore(state, is_again=is_again)
         self.number = state["number"]
 
 
@@ -316,22 +317,23 @@ class RangeCutter(Cutter):
     def _check_closed(
         self, rows: pa.RecordBatch, numbers: Int64s, chunks: Int64s, late: Bools
     ) -> None:
-        """Rows of a chunk that was closed while the stream was silent are late."""
+        """Rows of a chunk that is over are late, whatever the stream's own order says: it was
+        silent too long, or sends again what was committed before a restart."""
         if not self._is_late_dropped:
             place = int(np.argmax(late))
             bounds = self.bounds(int(chunks[place]))
             raise OrderError(
                 f"{self.name}: row {int(numbers[place])} is late: its {self._column!r} is "
-                f"{rows.column(self._column)[place]}, and the range {bounds} was closed while the "
-                "stream was silent; raise idle_after, or have late rows dropped and counted with "
-                "late='drop'"
+                f"{rows.column(self._column)[place]}, and the range {bounds} is over: the stream "
+                "was silent for longer than idle_after, or repeats what was committed; raise "
+                "idle_after, or have late rows dropped and counted with late='drop'"
             )
         self.late += int(np.count_nonzero(late))
 
     def _chunks(self, rows: pa.RecordBatch, numbers: Int64s) -> Int64s:
         values, _ = self._values(rows)
         if not self._is_float:
-            return self._whole_chunks(values)
+            return self._whole_chunks(values, numbers)
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.floor((values - self.origin) / self.width)
         if len(found) and not np.abs(found).max() < EXACT:
@@ -344,7 +346,7 @@ class RangeCutter(Cutter):
         whole: Int64s = found.astype(np.int64)
         return whole
 
-    def _whole_chunks(self, values: Any) -> Int64s:
+    def _whole_chunks(self, values: Any, numbers: Int64s) -> Int64s:
         """``floor((value - origin) / width)`` without leaving 64 bits.  Of unsigned values 2^63 is
         taken from the quotient, so that it is a signed number."""
         before, rest = divmod(self.origin, self.width)
@@ -354,13 +356,29 @@ class RangeCutter(Cutter):
             found = (quotients ^ np.uint64(1 << 63)).view(np.int64)
         else:
             found = quotients
+        before += order_zero(self.field.type) - self._shift()
+        if before:
+            self._check_far(found, before, values, numbers)
+            found = found - np.int64(before)
         if rest:
             found = found - (values - quotients * width < values.dtype.type(rest))
-        numbers: Int64s = found - np.int64(before) if before else found
-        return numbers
+        chunks: Int64s = found
+        return chunks
+
+    def _check_far(self, found: Int64s, before: int, values: Any, numbers: Int64s) -> None:
+        """Refuse a row whose range has no number of 64 bits, counted from the first."""
+        for place in (int(found.argmin()), int(found.argmax())):
+            if not -(2**63) < int(found[place]) - before < 2**63:
+                raise InputError(
+                    f"{self.name}: row {int(numbers[place])}: its {self._column!r} is "
+                    f"{values[place]}, more ranges of {self.width} from the first, at "
+                    f"{self.origin}, than 64 bits can number; cut by a wider range"
+                )
 
     def _shift(self) -> int:
-        return -(2**63) if self.field.type == pa.uint64() else 0
+        """What is added to the numbers of ranges: those from a first row on are small by
+        themselves."""
+        return order_zero(self.field.type) if not self.origin else 0
 
     def _chunk_of_key(self, key: int) -> int:
         """The chunk of the value that has an order key."""
@@ -368,8 +386,8 @@ class RangeCutter(Cutter):
             value = float_of_key(key)
             if not math.isfinite(value):
                 return -(2**70) if value < 0 else 2**70
-            place: int = math.floor((value - self.origin) / self.width)
-            return place
+            place = (value - self.origin) / self.width
+            return math.floor(place) if math.isfinite(place) else int(math.copysign(2**70, place))
         value = key - order_zero(self.field.type)
         return int((value - self.origin) // self.width) + self._shift()
 
@@ -396,13 +414,14 @@ class RangeCutter(Cutter):
             found["read_ahead"] = self._frontier.kept()
         return found
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        self._frontier.value = state["frontier"]
+    def restore(self, state: Mapping[str, Any], *, is_again: bool) -> None:
+        super().restore(state, is_again=is_again)
         self._closed_below = state["closed_below"]
         if state["origin"] is not None:
             self.set_origin(state["origin"])
-        if isinstance(self._frontier, ReadAheadFrontier):
+        if is_again:
+            self._frontier.value = state["frontier"]
+        if is_again and isinstance(self._frontier, ReadAheadFrontier):
             self._frontier.take_back(state["read_ahead"])
 
 

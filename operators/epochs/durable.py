@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from matwin.storage.errors import CorruptPage, InputError
-from matwin.storage.scratch import private_folder
+from matwin.storage.scratch import os_errors, private_folder
 from matwin.storage.store import Store
 
 VERSION = 1
@@ -110,17 +110,21 @@ class StateFolder:
     def commit(self, notes: Notes) -> None:
         """The epoch has happened, or its result has been taken; what older ones have left is
         removed."""
+        packed = notes.packed()
         is_new = self.notes is None or notes.epoch != self.notes.epoch
-        self.store.commit(notes.packed(), why=f"epoch {notes.epoch}" if is_new else "delivered")
+        self.store.commit(packed, why=f"epoch {notes.epoch}" if is_new else "delivered")
+        # As a restart would find them: a tuple is a list now, and every key is text.
+        notes.user = json.loads(packed)["user"]
         self.notes = notes
         self.sweep()
 
     def sweep(self) -> None:
         """Remove results that the last commit does not name."""
         named = self.notes.output["epoch"] if self.notes and self.notes.output else None
-        for path in (self.path / RESULTS).glob("epoch-*.arrow"):
-            if named is None or path != self.result_path(named):
-                path.unlink(missing_ok=True)
+        with os_errors(self.path / RESULTS):
+            for path in (self.path / RESULTS).glob("epoch-*.arrow"):
+                if named is None or path != self.result_path(named):
+                    path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the folder."""

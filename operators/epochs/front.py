@@ -4,6 +4,7 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ import pyarrow as pa
 
 from matwin.growing import Growing
 from matwin.inbox import Bell
-from matwin.options import Options, options_of
+from matwin.options import Options, options_of, share_of
 from matwin.shares import CHUNK_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
 from matwin.sources import Held, read_once, source_of
 from matwin.storage.errors import InputError
-from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
 from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, nanoseconds, shown
 from matwin.streams import Stream, stream
@@ -56,40 +56,39 @@ def prepared(
         name: Capture(name, each.within(share), cutter_of(cut, name, each), bell, waiting)
         for name, each in streams.items()
     }
+    for capture in captures.values():
+        capture.goes_on = state is not None
     held = _tables(tables or {}, streams)
     idle = _seconds(idle_after)
-    folder, store = _opened(state, given)
-    try:
+    kept = {name: _kept(keep, name, streams) for name in streams}
+    with ExitStack() as undo:  # whatever is open, should it be refused
+        undo.callback(sink.close)
+        undo.callback(query.close)
+        folder, store = _opened(state, share_of(given, CHUNK_SHARE))
+        undo.callback(store.close)
+        asked = _asked(query, streams, cut, kept)
+        _check_state(folder, asked, sink)
         windows = {
-            name: ChunkWindow(store, name, each.schema, _kept(keep, name, streams), waiting)
+            name: ChunkWindow(store, name, each.schema, kept[name], waiting)
             for name, each in streams.items()
         }
         seen = Windows(windows, held)
         query.check(seen)
         if isinstance(query, Bound):
             query = living(query, seen) or query
-        asked = _asked(query, streams, cut, {n: w.keep for n, w in windows.items()})
-        if folder is not None:
-            _check_state(folder, asked, sink)
-        return ContinuousQuery(
-            query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
-            idle_seconds=idle, query_bytes=given.budget_bytes - given.budget_bytes // CHUNK_SHARE,
-            spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch,
-            progress=progress,
-        )  # fmt: skip
-    except BaseException:
-        store.close()
-        raise
+        undo.pop_all()
+    return ContinuousQuery(
+        query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
+        idle_seconds=idle, query_bytes=given.budget_bytes - given.budget_bytes // CHUNK_SHARE,
+        spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch, progress=progress,
+    )  # fmt: skip
 
 
 def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
-    memory = max(options.budget_bytes // CHUNK_SHARE, smallest_budget(options.page_bytes))
+    memory, page_size, trace = options.budget_bytes, options.page_bytes, options.trace
     if state is None:
-        return None, Store(
-            memory=memory, page_size=options.page_bytes, scratch=options.scratch,
-            trace=options.trace,
-        )  # fmt: skip
-    folder = StateFolder(state, memory=memory, page_size=options.page_bytes, trace=options.trace)
+        return None, Store(memory=memory, page_size=page_size, scratch=options.scratch, trace=trace)
+    folder = StateFolder(state, memory=memory, page_size=page_size, trace=trace)
     return folder, folder.store
 
 
@@ -164,14 +163,17 @@ def _asked(
     return found
 
 
-def _check_state(folder: StateFolder, asked: Mapping[str, str], sink: Sink) -> None:
-    notes = folder.notes
-    if notes is not None:
+def _check_state(folder: StateFolder | None, asked: Mapping[str, str], sink: Sink) -> None:
+    """Refuse the state of another query, and a sink that is ahead: it would take its epochs for
+    those of this run, and leave ours out."""
+    notes = folder.notes if folder is not None else None
+    if folder is not None and notes is not None:
         notes.check_asked(asked, str(folder.path))
     done = notes.epoch if notes is not None else 0
-    if not isinstance(sink, Nowhere) and sink.last() > done:
+    last = 0 if isinstance(sink, Nowhere) else sink.last()
+    if last > done:
+        where = "a run without state=" if folder is None else f"the state in {folder.path}"
         raise InputError(
-            f"the sink {sink.told()} has epoch {sink.last()}, and the state in {folder.path} is at "
-            f"epoch {done}: they are of different runs; give the state that goes with it, or "
-            "another sink"
+            f"the sink {sink.told()} has epoch {last}, and {where} is at epoch {done}: they are of "
+            "different runs; give the state that goes with it, or another sink"
         )

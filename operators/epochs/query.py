@@ -135,11 +135,11 @@ class Windows(Mapping[str, View]):
     def __iter__(self) -> Iterator[str]:
         return chain(self._streams, self._tables)
 
-    def __len__(self) -> int:
-        return len(self._streams) + len(self._tables)
-
     def __contains__(self, name: object) -> bool:
         return name in self._streams or name in self._tables
+
+    def __len__(self) -> int:
+        return len(self._streams) + len(self._tables)
 
     def last(self, name: str, chunks: int | None = None, *, skip: int = 0) -> View:
         """The last chunks of a stream (None: all that are kept), but for the `skip` newest."""

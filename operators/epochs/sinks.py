@@ -119,8 +119,8 @@ class Parquet:
         self.folder = Path(folder).expanduser()
         with os_errors(self.folder):
             (self.folder / COMMITS).mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".epoch-*.part"):
-            left.unlink(missing_ok=True)
+            for left in self.folder.glob(".epoch-*.part"):
+                left.unlink(missing_ok=True)
 
     def told(self) -> str:
         """The folder."""

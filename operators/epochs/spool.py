@@ -124,11 +124,13 @@ class Kept:
 
     def opened(self) -> Iterator[pa.RecordBatch]:
         """The rows; the file is open from now on, and may lose its name."""
-        return _batches(pa.OSFile(str(self.path)))
+        with os_errors(self.path):
+            return _batches(pa.OSFile(str(self.path)))
 
     def close(self) -> None:
         """Remove the file."""
-        self.path.unlink(missing_ok=True)
+        with os_errors(self.path):
+            self.path.unlink(missing_ok=True)
 
 
 def _batches(file: pa.NativeFile) -> Iterator[pa.RecordBatch]:

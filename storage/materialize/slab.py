@@ -93,6 +93,12 @@ class SlabWindow(Window):
         return [ref for run in range(before, self._next_run) for ref in runs.get(run, ())]
 
     @in_turn
+    def drop_run(self, refs: Sequence[PageRef]) -> None:
+        """Take back what `add_run` has said."""
+        self._forget(list(refs))
+        self._pool.drop([ref.page_id for ref in refs], "taken back")
+
+    @in_turn
     def compact(self) -> None:
         """Make longer runs of short ones."""
         while short := self._short_runs():
