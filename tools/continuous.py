@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from matwin.operators.epochs.continuous import ContinuousQuery, Status
 from matwin.operators.epochs.cut import Cut
-from matwin.operators.epochs.front import Keep, prepared
+from matwin.operators.epochs.front import Keep, Unfinished, prepared
 from matwin.operators.epochs.query import Pairs, Query, query_of
 from matwin.operators.epochs.sinks import Sink, sink_of
 from matwin.storage.units import Duration
@@ -34,6 +34,7 @@ def continuous_query(
     pairs: Pairs = "all",
     state: str | Path | None = None,
     sink: object = None,
+    unfinished: Unfinished = "emit",
     idle_after: Duration | None = None,
     progress: Callable[[Status], None] | None = None,
     **options: Unpack[QueryOptions],
@@ -54,6 +55,9 @@ def continuous_query(
     * `sink`: where results go, each epoch once: a folder for Parquet files,
       ``"file.sqlite:table"``, ``"file.duckdb:table"``, or a function of the epoch's number and a
       reader of its rows.  Without one, iterate over the epochs.
+    * `unfinished`: the last chunk of a source that is told to end with what is there
+      (``matwin.tail(..., once=True)``) is an epoch (``"emit"``), or is left for the next start
+      (``"keep"``, with `state`).
     * `idle_after`: how long a silent stream may keep the others waiting.
     * `progress`: called with the `status`.
     * `memory`, `page_size`, `scratch`, `trace`: see `matwin.JoinOptions`.
@@ -75,7 +79,7 @@ def continuous_query(
     given: dict[str, Any] = dict(options)
     return prepared(
         asked, sources, cut=cut, keep=keep, tables=tables, state=state, sink=_sink(sink),
-        idle_after=idle_after, progress=progress, options=given,
+        unfinished=unfinished, idle_after=idle_after, progress=progress, options=given,
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ class Capture:
         self._inbox: Inbox | None = None
         self.heard_at = time.monotonic()
         self.goes_on = False
-        """Whether the query has a state, with which the next start goes on."""
+        """Whether the next start goes on with what a source that was told to end has left."""
         self.when_first: Callable[[Capture, pa.RecordBatch], None] | None = None
         """Called with the first rows, where ranges begin with them."""
 

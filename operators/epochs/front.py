@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -31,13 +31,14 @@ from .query import Bound, Query, Windows
 from .sinks import Nowhere, Sink
 
 Keep = int | Mapping[str, int]
+Unfinished = Literal["emit", "keep"]
 _TAKEN = ("memory", "page_size", "scratch", "trace")
 
 
 def prepared(
     query: Query, sources: Mapping[str, object], *, cut: Cut, keep: Keep,
     tables: Mapping[str, object] | None, state: str | Path | None, sink: Sink,
-    idle_after: Duration | None, progress: Callable[[Status], None] | None,
+    unfinished: Unfinished, idle_after: Duration | None, progress: Callable[[Status], None] | None,
     options: Mapping[str, Any],
 ) -> ContinuousQuery:  # fmt: skip
     """The query, ready to run."""
@@ -57,7 +58,7 @@ def prepared(
         for name, each in streams.items()
     }
     for capture in captures.values():
-        capture.goes_on = state is not None
+        capture.goes_on = _goes_on(unfinished, state)
     held = _tables(tables or {}, streams)
     idle = _seconds(idle_after)
     kept = {name: _kept(keep, name, streams) for name in streams}
@@ -137,6 +138,14 @@ def _kept(keep: Keep, name: str, streams: Mapping[str, object]) -> int:
     if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
         raise InputError(f"keep={shown(keep)}: give a whole number of chunks, 1 or more")
     return chunks
+
+
+def _goes_on(unfinished: Unfinished, state: object) -> bool:
+    if unfinished not in ("emit", "keep"):
+        raise InputError(f"unfinished={unfinished!r}; choose 'emit' or 'keep'")
+    if unfinished == "keep" and state is None:
+        raise InputError("unfinished='keep': only a query with state= can go on later")
+    return unfinished == "keep"
 
 
 def _seconds(idle_after: Duration | None) -> float | None:

@@ -86,6 +86,7 @@ def _run(
                 windows=job.windows,
                 pairs=job.pairs,
                 progress=line if line.is_on else None,
+                unfinished="keep" if args.once and options.get("state") else "emit",
                 **options,
             )
         )
