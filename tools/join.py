@@ -29,7 +29,7 @@ from matwin.text import escaped
 
 from .progress import Progress
 from .spark_words import check_engine, spark_module
-from .sql import sql_of
+from .verify_sql import sql_of
 from .verify import Verification, verify
 from .words import Asked, outputs_of
 

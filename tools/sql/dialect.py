@@ -1,0 +1,197 @@
+"""The grammar: DuckDB's, and what the papers add to it.
+
+    from R [left | right | full [outer]] bestmatch join S
+         on R.y1 order1 S.y1, R.y2 order2 S.y2 [using (keys)]        order left out: mindist
+    … [d]window (a, b) = '5s' and [d]window (b, c) = '3s' [or …]      before or after `where`
+    … window = '1h'                                                   every pair
+    from stream_name(source, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) s   a table function, as it is
+
+A bestmatch join is a `Join` of kind BESTMATCH whose `on` is a list of `Term`s; the windows of a
+select are its argument `WINDOWS`.  Everything else is sqlglot's own tree, which `plan.py` takes
+apart.  Only the parser is extended: no such node may reach the generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import TokenType
+
+from .errors import SqlError, Place, parse_failure, wrong
+from .leftovers import plain_signs, tidied
+
+WINDOWS = "matwin_windows"
+"""The argument of a select that holds its windows."""
+BESTMATCH = "BESTMATCH"
+LENGTH_MAX = 1_000_000
+DEPTH_MAX = 200
+"""Brackets within brackets; the parser calls itself for each."""
+
+
+class Terms(exp.Expression):
+    """The join attributes of a bestmatch join."""
+
+    arg_types = {"expressions": True}
+
+
+class Term(exp.Expression):
+    """One attribute: `this` of the left, `expression` of the right, `order` between them."""
+
+    arg_types = {"this": True, "expression": False, "order": False}
+
+
+class Windows(exp.Expression):
+    """Alternatives, each a list of windows that all hold."""
+
+    arg_types = {"expressions": True}
+
+
+class All(exp.Expression):
+    """Windows that all hold."""
+
+    arg_types = {"expressions": True}
+
+
+class Window(exp.Expression):
+    """``window (a, b) = this``; without `streams` it is for every pair."""
+
+    arg_types = {"this": True, "streams": False, "directed": False}
+
+
+class MatWin(DuckDB):
+    """DuckDB's dialect with the papers' forms."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        KEYWORDS = {
+            **DuckDB.Tokenizer.KEYWORDS,
+            # A token of its own, so that neither word becomes the alias of the table before it.
+            # Token types can't be added; nothing in DuckDB's grammar has this one.
+            "BESTMATCH JOIN": TokenType.STRAIGHT_JOIN,
+            "DWINDOW": TokenType.WINDOW,
+        }
+
+    class Parser(DuckDB.Parser):  # type: ignore[name-defined]
+        TABLE_ALIAS_TOKENS = DuckDB.Parser.TABLE_ALIAS_TOKENS - {TokenType.STRAIGHT_JOIN}
+        QUERY_MODIFIER_PARSERS = {
+            **DuckDB.Parser.QUERY_MODIFIER_PARSERS,
+            TokenType.WINDOW: lambda self: self._parse_either_window(),
+        }
+
+        def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+            return self._parse_bestmatch() or super()._parse_join(*args, **kwargs)
+
+        def _parse_bestmatch(self) -> exp.Join | None:
+            index = self._index
+            side = self._prev.text.upper() if self._match_set(self.JOIN_SIDES) else None
+            self._match(TokenType.OUTER)
+            if not self._match(TokenType.STRAIGHT_JOIN):
+                self._retreat(index)
+                return None
+            at = self._prev
+            table = self._parse_table()
+            if not self._match(TokenType.ON):
+                self.raise_error("a bestmatch join says what is near: on R.t mindist S.t")
+            terms = Terms(expressions=self._parse_csv(self._parse_bestmatch_term))
+            using = self._parse_using_identifiers() if self._match(TokenType.USING) else None
+            join = exp.Join(this=table, side=side, kind=BESTMATCH, on=terms, using=using)
+            join.meta.update(start=at.start, end=at.end)
+            return join
+
+        def _parse_bestmatch_term(self) -> Term | None:
+            left = self._parse_column()
+            if left is None:
+                self.raise_error("name a join attribute here: R.t mindist S.t")
+            word = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
+            if word is None:
+                return Term(this=left)
+            if self._match(TokenType.DOT):  # on R.t S.t: no order between them
+                return Term(this=left, expression=exp.column(self._parse_id_var(), table=word))
+            right = self._parse_column()
+            if right is None:
+                return Term(this=left, expression=exp.column(word))
+            return Term(this=left, order=word, expression=right)
+
+        def _parse_either_window(self) -> tuple[str, Any]:
+            if self._next.token_type in (TokenType.EQ, TokenType.L_PAREN):
+                return WINDOWS, self._parse_join_windows()
+            return "windows", self._parse_window_clause()
+
+        def _parse_join_windows(self) -> Windows:
+            alternatives = [All(expressions=[self._parse_join_window()])]
+            while self._match_set((TokenType.AND, TokenType.OR)):
+                if self._prev.token_type == TokenType.OR:
+                    alternatives.append(All(expressions=[]))
+                alternatives[-1].append("expressions", self._parse_join_window())
+            return Windows(expressions=alternatives)
+
+        def _parse_join_window(self) -> Window:
+            if not self._match(TokenType.WINDOW):
+                self.raise_error("a window comes here: window (a, b) = '5s'")
+            word = self._prev
+            streams = None
+            if self._match(TokenType.L_PAREN):
+                streams = self._parse_csv(self._parse_column)
+                self._match_r_paren()
+            if not self._match(TokenType.EQ):
+                self.raise_error("a window has a length: window (a, b) = '5s'")
+            length = self._parse_bitwise()
+            if length is None:
+                self.raise_error("a window has a length: window (a, b) = '5s'")
+            is_directed = word.text.upper() == "DWINDOW"
+            window = Window(this=length, streams=streams, directed=is_directed)
+            window.meta.update(start=word.start, end=word.end)
+            return window
+
+
+def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> exp.Query:
+    """The tree of one query; `columns` are those of all sources (see `leftovers.py`)."""
+    if len(text) > LENGTH_MAX:
+        raise SqlError(f"the query has {len(text):,} characters; the most is {LENGTH_MAX:,}")
+    if "\0" in text:
+        raise wrong(text, "a query can't hold the character NUL", _at(text, "\0"))
+    dialect = MatWin()
+    plain = plain_signs(text)
+    try:
+        tokens = tidied(dialect.tokenize(plain), columns)
+        _check_depth(text, tokens)
+        statements = [one for one in dialect.parser().parse(tokens, plain) if one is not None]
+    except (ParseError, TokenError) as error:
+        raise parse_failure(text, error) from None
+    except RecursionError:
+        raise SqlError("the query is nested too deeply") from None
+    return _one_query(text, statements)
+
+
+def _at(text: str, sign: str) -> Place:
+    return Place(text.index(sign), text.index(sign))
+
+
+def _check_depth(text: str, tokens: list[Any]) -> None:
+    depth = 0
+    for token in tokens:
+        depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+        depth -= token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+        if depth > DEPTH_MAX:
+            message = f"more than {DEPTH_MAX} brackets within each other"
+            raise wrong(text, message, Place(token.start, token.end))
+
+
+def _one_query(text: str, statements: list[exp.Expression]) -> exp.Query:
+    if not statements:
+        raise SqlError("there is no query here; write: select … from …")
+    if len(statements) > 1:
+        raise wrong(text, "one query at a time; here begins another", statements[1])
+    query = statements[0]
+    while isinstance(query, exp.Subquery) and not query.alias and not query.args.get("joins"):
+        query = query.this
+    if not isinstance(query, exp.Query) or isinstance(query, exp.Table):
+        kind = type(query).__name__.upper()
+        raise wrong(text, f"only a select can be run here, not {kind}", query)
+    return query
+
+
+__all__ = ["BESTMATCH", "WINDOWS", "All", "MatWin", "Term", "Terms", "Window", "Windows", "parsed"]
