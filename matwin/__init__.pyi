@@ -33,6 +33,9 @@ from matwin.streams import Punctuation as Punctuation
 from matwin.streams import ReadAhead as ReadAhead
 from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
+from matwin.tools.sql.catalog import register as register
+from matwin.tools.sql.catalog import unregister as unregister
+from matwin.tools.sql.front import sql as sql
 from matwin.tools.verify import verify as verify
 from matwin.tools.verify_window import verify_window_join as verify_window_join
 

@@ -8,25 +8,30 @@
 
 A bestmatch join is a `Join` of kind BESTMATCH whose `on` is a list of `Term`s; the windows of a
 select are its argument `WINDOWS`.  Everything else is sqlglot's own tree, which `plan.py` takes
-apart.  Only the parser is extended: no such node may reach the generator.
+apart.  Nodes know the stretch of text that they come from (`span_of`), because what DuckDB runs is
+the user's own text with some stretches replaced: sqlglot's generator would write another `~` and
+another `interval '1 day 02:00'` than it has read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
-from .errors import SqlError, Place, parse_failure, wrong
+from .errors import Place, SqlError, parse_failure, place_of, wrong
 from .leftovers import plain_signs, tidied
 
 WINDOWS = "matwin_windows"
 """The argument of a select that holds its windows."""
 BESTMATCH = "BESTMATCH"
+SPAN, RAW = "span", "raw"
+"""Notes at nodes: the stretch of text they come from; an interval's text as it stands."""
 LENGTH_MAX = 1_000_000
 DEPTH_MAX = 200
 """Brackets within brackets; the parser calls itself for each."""
@@ -81,8 +86,51 @@ class MatWin(DuckDB):
             TokenType.WINDOW: lambda self: self._parse_either_window(),
         }
 
+        def _spanned(self, parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            """What `parse` gives, with the stretch of text that it has read."""
+            start = self._curr.start if self._curr else None
+            node = parse(*args, **kwargs)
+            if isinstance(node, exp.Expression) and start is not None and self._prev:
+                node.meta[SPAN] = Place(start, self._prev.end)
+            return node
+
         def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+            return self._spanned(self._parse_any_join, *args, **kwargs)
+
+        def _parse_any_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
             return self._parse_bestmatch() or super()._parse_join(*args, **kwargs)
+
+        def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+            return self._spanned(super()._parse_table, *args, **kwargs)
+
+        def _parse_from(self, *args: Any, **kwargs: Any) -> exp.From | None:
+            return self._spanned(super()._parse_from, *args, **kwargs)
+
+        def _parse_where(self, *args: Any, **kwargs: Any) -> exp.Where | None:
+            return self._spanned(super()._parse_where, *args, **kwargs)
+
+        def _parse_cte(self) -> Any:
+            return self._spanned(super()._parse_cte)
+
+        def _parse_statement(self) -> Any:
+            return self._spanned(super()._parse_statement)
+
+        def _parse_wrapped_select(self, *args: Any, **kwargs: Any) -> Any:
+            return self._spanned(super()._parse_wrapped_select, *args, **kwargs)
+
+        def _parse_equality(self, *args: Any, **kwargs: Any) -> Any:
+            return self._spanned(super()._parse_equality, *args, **kwargs)
+
+        def _parse_expression(self) -> Any:
+            return self._spanned(super()._parse_expression)
+
+        def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
+            # sqlglot leaves out what it does not understand of '1 day 02:00'.
+            text = self._next.text if self._next.token_type == TokenType.STRING else None
+            node = super()._parse_interval(*args, **kwargs)
+            if isinstance(node, exp.Interval) and text is not None:
+                node.meta[RAW] = text
+            return node
 
         def _parse_bestmatch(self) -> exp.Join | None:
             index = self._index
@@ -117,7 +165,7 @@ class MatWin(DuckDB):
 
         def _parse_either_window(self) -> tuple[str, Any]:
             if self._next.token_type in (TokenType.EQ, TokenType.L_PAREN):
-                return WINDOWS, self._parse_join_windows()
+                return WINDOWS, self._spanned(self._parse_join_windows)
             return "windows", self._parse_window_clause()
 
         def _parse_join_windows(self) -> Windows:
@@ -147,8 +195,24 @@ class MatWin(DuckDB):
             return window
 
 
-def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> exp.Query:
-    """The tree of one query; `columns` are those of all sources (see `leftovers.py`)."""
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A query: its tree, its text with plain signs, and names that are to be quoted in it."""
+
+    tree: exp.Query
+    text: str
+    names: tuple[tuple[Place, str], ...]
+
+
+def span_of(node: exp.Expression) -> Place:
+    """The stretch of text that a node comes from."""
+    place = node.meta.get(SPAN) or place_of(node)
+    assert place is not None, node
+    return place
+
+
+def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> Parsed:
+    """One query; `columns` are those of all sources (see `leftovers.py`)."""
     if len(text) > LENGTH_MAX:
         raise SqlError(f"the query has {len(text):,} characters; the most is {LENGTH_MAX:,}")
     if "\0" in text:
@@ -156,14 +220,37 @@ def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> exp.Que
     dialect = MatWin()
     plain = plain_signs(text)
     try:
-        tokens = tidied(dialect.tokenize(plain), columns)
+        given = dialect.tokenize(plain)
+        tokens = tidied(given, columns)
         _check_depth(text, tokens)
         statements = [one for one in dialect.parser().parse(tokens, plain) if one is not None]
     except (ParseError, TokenError) as error:
         raise parse_failure(text, error) from None
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
-    return _one_query(text, statements)
+    return Parsed(_one_query(text, statements), plain, tuple(_corrections(given, tokens)))
+
+
+def _corrections(given: list[Token], tokens: list[Token]) -> Iterator[tuple[Place, str]]:
+    """What must be written otherwise for DuckDB: names put together, brackets left out."""
+    if given == tokens:
+        return
+    kept = {token.start: token for token in tokens}
+    covered = -1
+    for token in given:
+        now = kept.get(token.start)
+        if token.start <= covered:
+            continue
+        if now is None:
+            yield Place(token.start, token.end), ""
+        elif now.end != token.end:
+            covered = now.end
+            yield Place(now.start, now.end), quoted(now.text)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _at(text: str, sign: str) -> Place:
@@ -193,5 +280,3 @@ def _one_query(text: str, statements: list[exp.Expression]) -> exp.Query:
         raise wrong(text, f"only a select can be run here, not {kind}", query)
     return query
 
-
-__all__ = ["BESTMATCH", "WINDOWS", "All", "MatWin", "Term", "Terms", "Window", "Windows", "parsed"]
