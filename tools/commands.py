@@ -73,6 +73,19 @@ COMMANDS: dict[Words, Command] = {
         ),
         (ARGUMENTS, "configure_window_join"),
     ),
+    ("sql",): Command(
+        "matwin.tools.sql.command",
+        "run a query with the papers' joins in it, or type queries at a prompt",
+        (
+            "matwin sql -c \"select celsius, percent from 'temperature.parquet' a left outer "
+            "bestmatch join 'humidity.parquet' b on a.t mindist b.t where abs(a.t - b.t) <= "
+            "interval '10 minutes' and a.room = b.room\"",
+            'matwin sql -c "select a.stock, avg(b.bid) from trades a asof join quotes b on '
+            'a.stock = b.stock and a.t >= b.t group by 1" trades=trades.parquet '
+            "quotes=quotes.parquet -o bids.parquet",
+        ),
+        (ARGUMENTS, "configure_sql"),
+    ),
     ("verify",): Command(
         "matwin.tools.verify",
         "ask DuckDB the same and compare",

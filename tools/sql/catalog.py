@@ -116,7 +116,9 @@ class Catalog:
 
     def _source(self, name: str, *, is_quoted: bool) -> Source | None:
         for value, on_purpose in self._values(name):
-            if is_source(value) or (on_purpose and not callable(value) and not isinstance(value, Order)):
+            if is_source(value) or (
+                on_purpose and not callable(value) and not isinstance(value, Order)
+            ):
                 return source_of(value, name)
         if is_quoted and _looks_like_file(name):
             return source_of(name, name)

@@ -5,8 +5,8 @@
     range        ours where a bounded distance says exactly what DuckDB would compute; for outer
                  joins all of the ON clause must be taken
 
-A bestmatch join's candidates are the pairs that satisfy the distances and equalities between its two
-sides, as in the paper, whose constraints stand in the where clause of the query and of the
+A bestmatch join's candidates are the pairs that satisfy the distances and equalities between its
+two sides, as in the paper, whose constraints stand in the where clause of the query and of the
 subquery.  All other conditions are SQL's: they filter what the join has found.
 """
 
@@ -88,8 +88,8 @@ class Chooser:
         for one, found in between(self.where, left.aliases, other):
             self._take(one, found, limits, keys)
         on = tuple(
-            self._attribute(l, r, limits.pop((l, r), None), name, order, join)
-            for l, r, name, order in terms
+            self._attribute(ours, theirs, limits.pop((ours, theirs), None), name, order, join)
+            for ours, theirs, name, order in terms
         )
         rest = [self._attribute(*pair, limits[pair], "", None, join) for pair in limits]
         data = Conditions(on, tuple(rest), tuple(keys))
@@ -122,9 +122,7 @@ class Chooser:
                 raise wrong(self.text, "nothing is so near: this contradicts another condition "
                             "on the same columns", one.node)  # fmt: skip
 
-    def _term(
-        self, term: Term, left: Operand, other: str
-    ) -> tuple[Ref, Ref, str, Any]:
+    def _term(self, term: Term, left: Operand, other: str) -> tuple[Ref, Ref, str, Any]:
         name = term.args["order"].name if term.args.get("order") else "mindist"
         order = self.catalog.order(name)
         if order is None:
@@ -190,9 +188,7 @@ class Chooser:
 
     # ── as-of ────────────────────────────────────────────────────────────────────────────────
 
-    def asof(
-        self, join: exp.Join, left: Operand, right: Leaf, on: list[Condition]
-    ) -> Branch | str:
+    def asof(self, join: exp.Join, left: Operand, right: Leaf, on: list[Condition]) -> Branch | str:
         """The as-of join of a join clause; text says why DuckDB runs it."""
         how = HOWS.get(join.side or None, "")
         if how not in ("inner", "left") or (join.kind or "INNER") not in ("INNER", "OUTER"):
@@ -224,7 +220,7 @@ class Chooser:
         fields = [self.scope.field(ref) for ref in (order.left, order.right)]
         if compared_as(*fields) is None or not is_alike(order, *fields):
             return f"{fields[0].type} and {fields[1].type} are no order attributes of ours"
-        if not all(is_plain_key(self.scope.field(l), self.scope.field(r)) for l, r in keys):
+        if not all(is_plain_key(*map(self.scope.field, pair)) for pair in keys):
             return "its equalities are not of a type that a key can have"
         named = [ref for pair in keys for ref in pair]
         if {order.left, order.right} & set(named) or len(set(named)) < len(named):
@@ -317,9 +313,7 @@ class Chooser:
                 why = "one end of a distance of floats is open"
         return limits, keys, used, why
 
-    def _outer_rest(
-        self, how: str, rest: list[Condition], left: Operand, other: str
-    ) -> str | None:
+    def _outer_rest(self, how: str, rest: list[Condition], left: Operand, other: str) -> str | None:
         """Why the rest of an ON clause can't go below an outer join."""
         wanted = {"left": [other], "semi": [other], "anti": [other], "right": left.aliases}
         for one in rest:
@@ -361,4 +355,3 @@ def _unlike(distance: Distance, left: Any, right: Any) -> str:
             "abs(a.x - b.x) <= 5"
         )
     return f"{left.type} and {right.type} can't be compared exactly as here"
-

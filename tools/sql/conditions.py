@@ -68,7 +68,11 @@ def _is_movable(node: exp.Expression) -> bool:
     if node.find(exp.Query, exp.AggFunc, exp.Window, exp.Rand, exp.Placeholder, exp.Parameter):
         return False
     names = {one.name.lower() for one in node.find_all(exp.Anonymous)}
-    names |= {one.sql_name().lower() for one in node.find_all(exp.Func) if not isinstance(one, exp.Anonymous)}
+    names |= {
+        one.sql_name().lower()
+        for one in node.find_all(exp.Func)
+        if not isinstance(one, exp.Anonymous)
+    }
     return not names & VOLATILE
 
 

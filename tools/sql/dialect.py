@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -40,38 +40,38 @@ DEPTH_MAX = 200
 class Terms(exp.Expression):
     """The join attributes of a bestmatch join."""
 
-    arg_types = {"expressions": True}
+    arg_types: ClassVar = {"expressions": True}
 
 
 class Term(exp.Expression):
     """One attribute: `this` of the left, `expression` of the right, `order` between them."""
 
-    arg_types = {"this": True, "expression": False, "order": False}
+    arg_types: ClassVar = {"this": True, "expression": False, "order": False}
 
 
 class Windows(exp.Expression):
     """Alternatives, each a list of windows that all hold."""
 
-    arg_types = {"expressions": True}
+    arg_types: ClassVar = {"expressions": True}
 
 
 class All(exp.Expression):
     """Windows that all hold."""
 
-    arg_types = {"expressions": True}
+    arg_types: ClassVar = {"expressions": True}
 
 
 class Window(exp.Expression):
     """``window (a, b) = this``; without `streams` it is for every pair."""
 
-    arg_types = {"this": True, "streams": False, "directed": False}
+    arg_types: ClassVar = {"this": True, "streams": False, "directed": False}
 
 
 class MatWin(DuckDB):
     """DuckDB's dialect with the papers' forms."""
 
     class Tokenizer(DuckDB.Tokenizer):
-        KEYWORDS = {
+        KEYWORDS: ClassVar = {
             **DuckDB.Tokenizer.KEYWORDS,
             # A token of its own, so that neither word becomes the alias of the table before it.
             # Token types can't be added; nothing in DuckDB's grammar has this one.
@@ -81,7 +81,7 @@ class MatWin(DuckDB):
 
     class Parser(DuckDB.Parser):  # type: ignore[name-defined]
         TABLE_ALIAS_TOKENS = DuckDB.Parser.TABLE_ALIAS_TOKENS - {TokenType.STRAIGHT_JOIN}
-        QUERY_MODIFIER_PARSERS = {
+        QUERY_MODIFIER_PARSERS: ClassVar = {
             **DuckDB.Parser.QUERY_MODIFIER_PARSERS,
             TokenType.WINDOW: lambda self: self._parse_either_window(),
         }
@@ -228,7 +228,26 @@ def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> Parsed:
         raise parse_failure(text, error) from None
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
-    return Parsed(_one_query(text, statements), plain, tuple(_corrections(given, tokens)))
+    tree = _one_query(text, statements)
+    for select in tree.find_all(exp.Select):
+        _straighten(select, plain)
+    return Parsed(tree, plain, tuple(_corrections(given, tokens)))
+
+
+def _straighten(select: exp.Select, text: str) -> None:
+    """Make a select that begins with `from` look like any other: the joins are its own."""
+    clause = select.args.get("from_")
+    if clause is None:
+        return
+    first = clause.this
+    joins = first.args.get("joins") if isinstance(first, exp.Table | exp.Subquery) else None
+    if joins and SPAN in first.meta:
+        first.meta[SPAN] = Place(span_of(first).start, span_of(joins[0]).start - 1)
+        first.set("joins", None)
+        select.set("joins", [*joins, *(select.args.get("joins") or [])])
+    if SPAN not in clause.meta and SPAN in first.meta:
+        start = text.lower().rfind("from", 0, span_of(first).start)
+        clause.meta[SPAN] = Place(start, span_of(first).end)
 
 
 def _corrections(given: list[Token], tokens: list[Token]) -> Iterator[tuple[Place, str]]:
@@ -279,4 +298,3 @@ def _one_query(text: str, statements: list[exp.Expression]) -> exp.Query:
         kind = type(query).__name__.upper()
         raise wrong(text, f"only a select can be run here, not {kind}", query)
     return query
-

@@ -3,7 +3,7 @@
     describe(text, {name: columns})    what columns a query has; tables without rows stand in
     Database.open(memory)              cursors in which streams can be registered, under any name
 
-No files, no network, no extensions, no variables of Python's, no settings: `SHUT` is set before
+No files, no network, no extensions, no variables of Python's, no settings: `SHUT` is run before
 anything of a query's is seen, and can't be undone.  One thread: our joins have their own, and rows
 then come in the same order each time.
 """
@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from ..extras import needed
 
-SHUT = ("SET enable_external_access = false", "SET lock_configuration = true")
+ABS = "__matwin_abs"
+"""`abs` for lengths of time, which DuckDB's own does not take."""
+SHUT = (
+    f"CREATE MACRO {ABS}(length) AS greatest(length, -length)",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
 MEMORY_MIN = 16 * 2**20
 _lock = threading.Lock()
 

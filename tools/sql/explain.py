@@ -1,11 +1,11 @@
 """A plan as text: which joins, by what, and what DuckDB does before and after.
 
-    bestmatch join, best for each left row                                    one of ours
-      on       temp.t mindist hum.t: ±10min                                   order and tolerance
-      by       temp.room = hum.room
-      left     temp: t, x, room; below: temp.x > 3                            what is read
-      right    hum: t, room
-    after, by DuckDB                                                          the rest
+bestmatch join, best for each left row                                    one of ours
+  on       temp.t mindist hum.t: ±10min                                   order and tolerance
+  by       temp.room = hum.room
+  left     temp: t, x, room; below: temp.x > 3                            what is read
+  right    hum: t, room
+after, by DuckDB                                                          the rest
 """
 
 from __future__ import annotations

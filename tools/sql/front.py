@@ -1,26 +1,17 @@
-"""`matwin.sql`: a query in, a `Result` out.
-
-text ──▶ parsed ──▶ plan (pure; schemas only) ──▶ Result, which runs while it is read
-"""
+"""`matwin.sql`: the front door, which loads nothing until it is used."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from matwin.options import JoinOptions, options_of
-from matwin.report import Report
-from matwin.result import Result
-from matwin.storage.errors import InputError
+from ..extras import needed
 
-from .catalog import Catalog
-from .continuous import check_runnable
-from .dialect import parsed
-from .explain import explained
-from .nodes import Plan
-from .planner import Planner
-from .run import Runner, result_schema
+if TYPE_CHECKING:
+    from matwin.options import JoinOptions
+    from matwin.result import Result
 
 
 def sql(text: str, options: JoinOptions | None = None, /, **sources: object) -> Result:
@@ -42,6 +33,11 @@ def sql(text: str, options: JoinOptions | None = None, /, **sources: object) -> 
     >>> found.to_arrow().to_pylist()
     [{'celsius': 20.5, 'percent': 40}, {'celsius': 21.0, 'percent': 41}]
     """
+    for library in ("sqlglot", "duckdb"):
+        needed(library)
+    from .catalog import Catalog
+    from .session import run
+
     frame = sys._getframe(1)
     return run(text, Catalog(sources, lambda: _variables(frame)), options)
 
@@ -49,32 +45,3 @@ def sql(text: str, options: JoinOptions | None = None, /, **sources: object) -> 
 def _variables(frame: FrameType) -> Iterator[Mapping[str, object]]:
     yield frame.f_locals
     yield frame.f_globals
-
-
-def planned(text: str, catalog: Catalog) -> Plan:
-    """The plan of a query; no row is read."""
-    if not isinstance(text, str):
-        raise InputError(f"the query is a {type(text).__name__}; give text")
-    return Planner(parsed(text, catalog.columns), catalog, text).plan()
-
-
-def run(text: str, catalog: Catalog, options: JoinOptions | None = None) -> Result:
-    """The result of a query."""
-    given = _checked(options)
-    plan = planned(text, catalog)
-    check_runnable(plan)
-    report = given.get("report") or Report()
-    schema = result_schema(plan)
-    runner = Runner(plan, given, report)
-    return Result(schema, runner.rows(schema), report, lambda: explained(plan))
-
-
-def _checked(options: object) -> JoinOptions:
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping):
-        raise InputError(
-            f"options is a {type(options).__name__}; give a dict, such as {{'memory': '512MiB'}}"
-        )
-    options_of("sql", dict(options))
-    return JoinOptions(**options)  # type: ignore[typeddict-item]

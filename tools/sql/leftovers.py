@@ -57,9 +57,7 @@ def tidied(tokens: list[Token], columns: Callable[[], Collection[str]]) -> list[
     return _without_surplus(_with_whole_names(tokens, columns))
 
 
-def _with_whole_names(
-    tokens: list[Token], columns: Callable[[], Collection[str]]
-) -> list[Token]:
+def _with_whole_names(tokens: list[Token], columns: Callable[[], Collection[str]]) -> list[Token]:
     stretches = [_stretch(tokens, at) for at in range(len(tokens))]
     if not any(stretches):
         return tokens

@@ -106,7 +106,10 @@ class Scope:
         if len(parts) > 1:
             aliases = [one.alias for one in self.inputs]
             near = did_you_mean(parts[0], aliases)
-            message = f"there is no table {parts[0]!r} in this from clause{near}; there are {', '.join(aliases)}"
+            message = (
+                f"there is no table {parts[0]!r} in this from clause{near}; there are "
+                f"{', '.join(aliases)}"
+            )
             return wrong(self.text, message, column)
         names = [name for one in self.inputs for name in one.schema.names]
         near = did_you_mean(parts[0], names)

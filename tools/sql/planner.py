@@ -74,9 +74,7 @@ class Planner:
         streams = tuple(
             part.spec for part in used.values() if isinstance(part, Scan) and part.spec is not None
         )
-        return Plan(
-            sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams
-        )
+        return Plan(sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams)
 
     def _described(self) -> pa.Schema:
         text = self.naming.rendered().rstrip().rstrip(";")
@@ -174,7 +172,7 @@ class Planner:
         name = self.new_name()
         self.parts[name] = Scan(label, source, columns, spec=spec)
         self.scans[id(table)] = name
-        text = name if table.alias else f"{name} AS {quoted(alias or label)}"
+        text = f"{name} " if table.alias else f"{name} AS {quoted(alias or label)}"
         place = _named_place(table)
         for edits in (self.edits, self.naming):
             edits.replace(place, text)
@@ -291,4 +289,3 @@ def _named_place(table: exp.Table) -> Place:
     if not places:
         return span_of(table)
     return Place(min(one.start for one in places), max(one.end for one in places))
-

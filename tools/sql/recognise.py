@@ -10,9 +10,9 @@ A condition is taken apart as a sum: each side of the comparison is columns, onc
 minus, and constants.  It is a distance if exactly two columns are left, of two tables and with
 opposite signs.  What is not of this form is None here, and stays a filter.
 
-Where a sum of a column and a constant is compared (`a.t <= b.t + 5`), floats would be rounded before
-they are compared, and not in the same way as the difference that the joins compute: `is_shifted`
-says so, and the planner decides what to make of it.
+Where a sum of a column and a constant is compared (`a.t <= b.t + 5`), floats would be rounded
+before they are compared, and not in the same way as the difference that the joins compute:
+`is_shifted` says so, and the planner decides what to make of it.
 """
 
 from __future__ import annotations
@@ -118,9 +118,7 @@ def _between(node: exp.Between, resolve: Resolve) -> Distance | None:
     return Distance(low.left, low.right, low.limits.meet(high.limits), False, is_shifted)
 
 
-def _abs_between(
-    node: exp.Between, high: Distance | None, resolve: Resolve
-) -> Distance | None:
+def _abs_between(node: exp.Between, high: Distance | None, resolve: Resolve) -> Distance | None:
     """``abs(a - b) between 0 and c``: nothing is nearer than 0."""
     low = amount_of(node.args["low"])
     return high if low is not None and low.value <= 0 else None

@@ -1,12 +1,12 @@
 """One select with joins of ours: what they are, and how the rest of the select is rewritten.
 
-    select a.x, avg(b.y) from temp a bestmatch join hum b on … where abs(…) <= 5 and b.y > 3 …
-      items     temp a; bestmatch join hum b
-      chosen    Branch(bestmatch, [Leaf a, Leaf b])         `choose.py`, `windows.py`
-      pushed    conditions on one leaf, where that means the same
-      emitted   a part of the plan, called __matwin_3
-      edited    select __matwin_3."a.x" AS "x", avg(__matwin_3."b.y")
-                from __matwin_3 where true and __matwin_3."b.y" > 3
+select a.x, avg(b.y) from temp a bestmatch join hum b on … where abs(…) <= 5 and b.y > 3 …
+  items     temp a; bestmatch join hum b
+  chosen    Branch(bestmatch, [Leaf a, Leaf b])         `choose.py`, `windows.py`
+  pushed    conditions on one leaf, where that means the same
+  emitted   a part of the plan, called __matwin_3
+  edited    select __matwin_3."a.x" AS "x", avg(__matwin_3."b.y")
+            from __matwin_3 where true and __matwin_3."b.y" > 3
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
-
 
 from .choose import Chooser
 from .conditions import Condition, conditions_of
 from .dialect import BESTMATCH, SPAN, WINDOWS, quoted, span_of
 from .emit import Emitter
+from .engine import ABS
 from .errors import Place, place_of, wrong
 from .names import Input, Scope, check_aliases
 from .nodes import Note, Scan, joined_name
-from .recognise import Ref
+from .recognise import Distance, Ref
 from .tree import Branch, Leaf, Operand
 from .windows import WindowChooser
 
@@ -44,9 +45,7 @@ def items_of(select: exp.Select) -> list[exp.Expression]:
     clause = select.args.get("from_")
     if clause is None:
         return []
-    first = clause.this
-    inner = first.args.get("joins") or [] if isinstance(first, exp.Table | exp.Subquery) else []
-    return [first, *inner, *(select.args.get("joins") or [])]
+    return [clause.this, *(select.args.get("joins") or [])]
 
 
 def table_of(item: exp.Expression) -> exp.Expression:
@@ -73,6 +72,7 @@ class SelectPlanner:
         self.inputs: list[Input | None] = []
         self.scope: Scope
         self.where: list[Condition] = []
+        self.on: list[Condition] = []
         self._owners: dict[int, Ref | None] = {}
 
     def plan(self) -> None:
@@ -84,6 +84,7 @@ class SelectPlanner:
         clause = self.select.args.get("where")
         self.where = conditions_of(clause.this if clause else None, self.owner)
         chosen = self._windowed(windows) if windows else self._chain()
+        self._edit_lengths()
         if isinstance(chosen.operand, Leaf):
             return
         self._push_down(chosen)
@@ -136,7 +137,8 @@ class SelectPlanner:
         if is_ordering and not column.table and column.name.lower() in self.scope.aliases:
             return None
         found = self.scope.resolve(column)
-        if found is None and column.name.lower() not in self.scope.aliases:
+        is_alias = not column.table and column.name.lower() in self.scope.aliases
+        if found is None and not is_alias:
             self.planner.unknown.append((self.scope, column))
         return found
 
@@ -192,6 +194,7 @@ class SelectPlanner:
         if join.kind == BESTMATCH:
             return chooser.bestmatch(join, left, right), []
         on = conditions_of(join.args.get("on"), self.owner)
+        self.on += on
         if join.method == "ASOF":
             made = chooser.asof(join, left, right, on)
         else:
@@ -209,6 +212,21 @@ class SelectPlanner:
         is_inner = not join.side and (join.kind or "INNER") in ("INNER", "CROSS")
         is_outer = operand.is_outer or not is_inner or bool(join.method)
         return Leaf([*operand.inputs, given], [*operand.items, join], [], is_outer)
+
+    def _edit_lengths(self) -> None:
+        """Let DuckDB understand the distance of two times in conditions that are left to it."""
+        for one in [*self.where, *self.on]:
+            if one.outcome is None and one.distance is not None and self._is_clock(one.distance):
+                for node in one.node.find_all(exp.Abs):
+                    place = Place(node.meta["start"], node.meta["end"])
+                    self.planner.edits.replace(place, ABS)
+                    self.planner.naming.replace(place, ABS)
+
+    def _is_clock(self, distance: Distance) -> bool:
+        return any(
+            pa.types.is_timestamp(self.scope.field(ref).type)
+            for ref in (distance.left, distance.right)
+        )
 
     def _refuse_unknown(self, items: list[exp.Expression]) -> None:
         """Refuse a bestmatch join that can't be reached."""
@@ -236,6 +254,7 @@ class SelectPlanner:
                 self._check_plain(item)
                 if item in taken:
                     on += conditions_of(item.args.get("on"), self.owner)
+        self.on = on
         leaves = [Leaf([one], [one.item]) for one in self.scope.inputs if one.alias in names]
         branch = chooser.branch(leaves, [*self.where, *on])
         rest = [item for item in self.items if not any(item is one for one in taken)]
@@ -253,7 +272,9 @@ class SelectPlanner:
 
     def _push_down(self, chosen: Chosen) -> None:
         """Let filters go below the joins where that means the same."""
-        if any(isinstance(item, exp.Join) and item.side in ("RIGHT", "FULL") for item in chosen.rest):
+        if any(
+            isinstance(item, exp.Join) and item.side in ("RIGHT", "FULL") for item in chosen.rest
+        ):
             return  # rows without a partner come later, and must be filtered then
         render = self.planner.naming.rendered
         chooser = Chooser(self.text, self.scope, self.planner.catalog, self.where, render)
@@ -271,8 +292,12 @@ class SelectPlanner:
             if ref is not None:
                 found.add(ref)
         for projection in self.select.expressions:
+            left_out = _left_out(_star(projection))
             for one in self._starred(projection):
-                found |= {(one.alias, name) for name in one.schema.names}
+                found |= {
+                    (one.alias, name) for name in one.schema.names
+                    if not _is_left_out(left_out, one.alias, name)
+                }  # fmt: skip
         return found
 
     def _columns(self, chosen: Chosen) -> Iterator[exp.Column]:
@@ -283,6 +308,8 @@ class SelectPlanner:
         kept = {id(one.node) for one in chosen.residue if one.outcome is None}
         windows = self.select.args.get(WINDOWS)
         for column in self.select.find_all(exp.Column):
+            if _is_of_star(column):
+                continue
             node: exp.Expression | None = column
             while node is not None and node is not self.select:
                 if id(node) in kept:
@@ -356,7 +383,10 @@ class SelectPlanner:
 
     def _refuse_inner_stars(self, projection: exp.Expression) -> None:
         for star in projection.find_all(exp.Star, exp.Columns):
-            if not isinstance(star.parent, exp.Count) and star.find_ancestor(exp.Select) is self.select:
+            if (
+                not isinstance(star.parent, exp.Count)
+                and star.find_ancestor(exp.Select) is self.select
+            ):
                 message = "beside a join of MatWin's, name the columns here"
                 raise wrong(self.text, message, projection)
 
@@ -364,7 +394,7 @@ class SelectPlanner:
         self, projection: exp.Expression, star: exp.Star, name: str, ours: set[str]
     ) -> str:
         """The columns that a star stands for."""
-        left_out = {one.name.lower() for one in star.args.get("except_") or ()}
+        left_out = _left_out(star)
         renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
         replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or ()}
         pieces, seen = [], set()
@@ -376,7 +406,8 @@ class SelectPlanner:
                 continue
             for column in one.schema.names:
                 low = column.lower()
-                if low in left_out or (low in self.scope.merged and low in seen):
+                is_merged = low in self.scope.merged and low in seen
+                if is_merged or _is_left_out(left_out, one.alias, column):
                     continue
                 seen.add(low)
                 text = f"{name}.{quoted(joined_name((one.alias, column)))}"
@@ -402,9 +433,7 @@ class SelectPlanner:
         left = [one for one in chosen.residue if one.outcome is None]
         text = f"FROM {name}"
         if left:
-            conditions = " AND ".join(
-                f"({self.planner.edits.rendered(one.place)})" for one in left
-            )
+            conditions = " AND ".join(f"({self.planner.edits.rendered(one.place)})" for one in left)
             text = f"FROM (SELECT * FROM {name} WHERE {conditions}) AS {name}"
         return text + self._others(chosen, self.planner.edits.rendered)
 
@@ -490,3 +519,24 @@ def _star(projection: exp.Expression) -> exp.Star | None:
     return None
 
 
+def _left_out(star: exp.Star | None) -> set[tuple[str, str]]:
+    """The columns that a star leaves out: their table, if it is named, and their name."""
+    given = (star.args.get("except_") if star is not None else None) or ()
+    return {
+        (one.table.lower() if isinstance(one, exp.Column) else "", one.name.lower())
+        for one in given
+    }
+
+
+def _is_left_out(left_out: set[tuple[str, str]], alias: str, name: str) -> bool:
+    return bool({("", name.lower()), (alias.lower(), name.lower())} & left_out)
+
+
+def _is_of_star(column: exp.Column) -> bool:
+    """Whether a name stands in EXCLUDE or RENAME, and is no value."""
+    node: exp.Expression = column
+    while node.parent is not None and not isinstance(node, exp.Select):
+        if isinstance(node.parent, exp.Star):
+            return node.arg_key in ("except_", "rename")
+        node = node.parent
+    return False

@@ -98,7 +98,9 @@ def stream_spec(text: str, function: exp.Func) -> StreamSpec | None:
         one for one in function.args.values() if isinstance(one, exp.Expression)
     ]
     if not given:
-        raise wrong(text, f"{name} needs a source: {name}(source, 'CUT ON ts BY 60 SECS')", function)
+        raise wrong(
+            text, f"{name} needs a source: {name}(source, 'CUT ON ts BY 60 SECS')", function
+        )
     source, is_quoted = _source(text, given[0])
     kind, column, width, is_time = _cut(text, given, name, function)
     block, keep = _kept(text, given)

@@ -236,9 +236,7 @@ class WindowChooser:
 
     # ── conditions ───────────────────────────────────────────────────────────────────────────
 
-    def _keys(
-        self, names: list[str], conditions: list[Condition]
-    ) -> tuple[tuple[Ref, ...], ...]:
+    def _keys(self, names: list[str], conditions: list[Condition]) -> tuple[tuple[Ref, ...], ...]:
         """Equalities that connect one column of every stream."""
         equal = [one for one in conditions if self._is_equality(one, names)]
         keys = []
@@ -269,7 +267,11 @@ class WindowChooser:
         users: dict[tuple[Ref, Ref], list[Condition]] = {}
         for one in conditions:
             found = one.distance
-            if found is None or one.outcome is not None or not {found.left[0], found.right[0]} <= set(names):
+            if (
+                found is None
+                or one.outcome is not None
+                or not {found.left[0], found.right[0]} <= set(names)
+            ):
                 continue
             fields = self.scope.field(found.left), self.scope.field(found.right)
             if not (is_comparable(found.limits, *fields) and is_alike(found, *fields)):
@@ -313,7 +315,11 @@ class WindowChooser:
                     if isinstance(column, exp.Column)]  # fmt: skip
             known = [ref for ref in refs if ref is not None]
             aliases = {ref[0] for ref in known}
-            if len(known) != len(node.expressions) or len(aliases) != 2 or not aliases <= set(names):
+            if (
+                len(known) != len(node.expressions)
+                or len(aliases) != 2
+                or not aliases <= set(names)
+            ):
                 message = f"{node.name} is a function of columns of two of the streams here"
                 raise wrong(self.text, message, node)
             made.append((tuple(known), node.name, function))
@@ -349,5 +355,3 @@ def _groups(pairs: list[tuple[Ref, Ref]]) -> list[set[Ref]]:
         merged = set(pair).union(*touched)
         groups = [group for group in groups if not group & merged] + [merged]
     return groups
-
-
