@@ -116,7 +116,11 @@ class SelectPlanner:
             if isinstance(item, exp.Join)
             for name in item.args.get("using") or ()
         }
-        aliases = {one.alias_or_name.lower() for one in self.select.expressions}
+        named = (exp.Alias, exp.Column)
+        aliases = {
+            one.alias_or_name.lower() for one in self.select.expressions
+            if isinstance(one, named) and (one.alias or one.args.get("table"))
+        }  # fmt: skip
         self.scope = Scope(self.text, tuple(known), frozenset(merged), frozenset(aliases))
 
     def owner(self, column: exp.Column) -> Ref | None:
