@@ -149,6 +149,7 @@ COMMANDS: dict[Words, Command] = {
     ),
     ("bench", "epsilon"): _bench("epsilon", "measure the ε-join beside DuckDB, scipy and Polars"),
     ("bench", "asof"): _bench("asof", "measure the as-of join beside Polars and DuckDB"),
+    ("bench", "sql"): _bench("sql", "measure queries beside the joins called directly"),
     ("bench", "bestmatch"): _bench(
         "bestmatch", "measure the bestmatch join beside DuckDB and nested loops"
     ),

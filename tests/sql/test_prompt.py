@@ -53,7 +53,7 @@ def test_a_person_at_the_prompt(terminal: pexpect.spawn, folder: Path) -> None:
     terminal.expect("celsius  int64")
     # A query of two lines: Enter does not end it, a semicolon does.
     terminal.sendline(QUERY)
-    terminal.expect(r"\.\.\.> ")
+    terminal.expect(r"\.\.\.>")
     terminal.sendline("where abs(temp.t - hum.t) <= 1 order by celsius;")
     terminal.expect("20")
     terminal.expect("3 rows")

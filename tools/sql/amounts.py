@@ -81,7 +81,7 @@ def shown_time(value: Fraction) -> str:
     return f"-{parts}" if value < 0 else parts
 
 
-def amount_of(node: exp.Expression | None) -> Amount | None:
+def amount_of(node: exp.Expr | None) -> Amount | None:
     """The amount that an expression without columns is; None where it is none."""
     match node:
         case exp.Paren():

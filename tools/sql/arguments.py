@@ -51,13 +51,13 @@ def window_arguments(part: Windowed) -> Arguments:
     """Those of `matwin.window_join`, but for the streams."""
     names = [name for name, _ in part.streams]
     times = zip(names, part.times, strict=True)
-    where = [
+    where: list[dict[tuple[str, ...], Any]] = [
         {(f"{a[0]}.{joined_name(a)}", f"{b[0]}.{joined_name(b)}"): one.tolerance}
         for one in part.near
         for a, b in [(one.left, one.right)]
     ]
     where += [
-        {tuple(f"{ref[0]}.{joined_name(ref)}" for ref in refs): function}  # type: ignore[misc]
+        {tuple(f"{ref[0]}.{joined_name(ref)}" for ref in refs): function}
         for refs, _, function in part.functions
     ]
     return {

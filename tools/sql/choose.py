@@ -40,6 +40,9 @@ from .nodes import Attribute
 from .recognise import Distance, Ref
 from .tree import Branch, Leaf, Operand
 
+Pair = tuple[Ref, Ref]
+Ranges = tuple[dict[Pair, Range], list[Pair], list[Condition], str | None]
+"""Distances, keys, the conditions that they are, and why there are no more."""
 HOWS = {None: "inner", "": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 KEEPS = {"inner": (), "full": (), "left": (0,), "right": (1,)}
 """Through which side of a bestmatch join a filter may go: best for each left row means that left
@@ -53,17 +56,17 @@ class Conditions:
 
     on: tuple[Attribute, ...]
     where: tuple[Attribute, ...]
-    keys: tuple[tuple[Ref, Ref], ...]
+    keys: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AsofData:
     """What an as-of join is made of."""
 
-    on: tuple[Ref, Ref]
+    on: Pair
     direction: str
     is_strict: bool
-    keys: tuple[tuple[Ref, Ref], ...]
+    keys: tuple[Pair, ...]
 
 
 class Chooser:
@@ -84,7 +87,7 @@ class Chooser:
         other = right.inputs[0].alias
         terms = [self._term(term, left, other) for term in join.args["on"].expressions]
         keys = [self._using(name, left, other) for name in join.args.get("using") or ()]
-        limits: dict[tuple[Ref, Ref], Range] = {}
+        limits: dict[Pair, Range] = {}
         for one, found in between(self.where, left.aliases, other):
             self._take(one, found, limits, keys)
         on = tuple(
@@ -104,8 +107,8 @@ class Chooser:
                 raise wrong(self.text, "this attribute stands there twice", term)
 
     def _take(
-        self, one: Condition, found: Distance, limits: dict[tuple[Ref, Ref], Range],
-        keys: list[tuple[Ref, Ref]],
+        self, one: Condition, found: Distance, limits: dict[Pair, Range],
+        keys: list[Pair],
     ) -> None:  # fmt: skip
         """Make a condition between the sides a key or a tolerance."""
         fields = self.scope.field(found.left), self.scope.field(found.right)
@@ -143,7 +146,7 @@ class Chooser:
                         "stands before it", term)  # fmt: skip
         return ours, theirs, name, order
 
-    def _side(self, column: exp.Expression) -> Ref:
+    def _side(self, column: exp.Expr) -> Ref:
         if not isinstance(column, exp.Column):
             message = "a join attribute is a column; compute it in a subquery"
             raise wrong(self.text, message, column)
@@ -152,7 +155,7 @@ class Chooser:
             raise self.scope.unknown(column)
         return found
 
-    def _both(self, column: exp.Expression, left: Operand, other: str) -> tuple[Ref, Ref]:
+    def _both(self, column: exp.Expr, left: Operand, other: str) -> Pair:
         """A name that both sides have."""
         if not isinstance(column, exp.Column) or column.table:
             message = "say what it is near to: R.t mindist S.t"
@@ -170,11 +173,11 @@ class Chooser:
             found.append((having[0].alias, having[0].names[column.name.lower()]))
         return found[0], found[1]
 
-    def _using(self, name: exp.Expression, left: Operand, other: str) -> tuple[Ref, Ref]:
+    def _using(self, name: exp.Expr, left: Operand, other: str) -> Pair:
         return self._both(exp.Column(this=name), left, other)
 
     def _attribute(
-        self, left: Ref, right: Ref, limits: Range | None, name: str, order: Any, at: exp.Expression
+        self, left: Ref, right: Ref, limits: Range | None, name: str, order: Any, at: exp.Expr
     ) -> Attribute:
         found = None
         if limits is not None:
@@ -194,7 +197,7 @@ class Chooser:
         if how not in ("inner", "left") or (join.kind or "INNER") not in ("INNER", "OUTER"):
             return "only inner and left as-of joins are ours"
         other = right.inputs[0].alias
-        keys: list[tuple[Ref, Ref]] = []
+        keys: list[Pair] = []
         order: Distance | None = None
         if join.args.get("using"):
             pairs = [self._using(name, left, other) for name in join.args["using"]]
@@ -212,7 +215,7 @@ class Chooser:
         return self._asof_of(join, [left, right], how, keys, order)
 
     def _asof_of(
-        self, join: exp.Join, sides: list[Operand], how: str, keys: list[tuple[Ref, Ref]],
+        self, join: exp.Join, sides: list[Operand], how: str, keys: list[Pair],
         order: Distance | None,
     ) -> Branch | str:  # fmt: skip
         if order is None or order.limits.is_bounded or order.is_shifted:
@@ -260,7 +263,7 @@ class Chooser:
 
     def _near_of(
         self, join: exp.Join, left: Operand, right: Leaf, how: str,
-        limits: dict[tuple[Ref, Ref], Range], keys: list[tuple[Ref, Ref]],
+        limits: dict[Pair, Range], keys: list[Pair],
         used: list[Condition],
     ) -> Branch:  # fmt: skip
         pairs = sorted(limits, key=lambda pair: not limits[pair].is_bounded)
@@ -270,11 +273,9 @@ class Chooser:
         data = Conditions(on, (), tuple(keys))
         return Branch("range", [left, right], RANGE_KEEPS[how], (how, data), join)
 
-    def _ranges(
-        self, pool: list[Condition], left: Operand, other: str
-    ) -> tuple[dict[tuple[Ref, Ref], Range], list[tuple[Ref, Ref]], list[Condition], str | None]:
-        limits: dict[tuple[Ref, Ref], Range] = {}
-        keys: list[tuple[Ref, Ref]] = []
+    def _ranges(self, pool: list[Condition], left: Operand, other: str) -> Ranges:
+        limits: dict[Pair, Range] = {}
+        keys: list[Pair] = []
         used: list[Condition] = []
         why = None
         found = sorted(between(pool, left.aliases, other), key=lambda both: both[1].is_key)
@@ -297,9 +298,9 @@ class Chooser:
         return self._bounded(limits, keys, used, why)
 
     def _bounded(
-        self, limits: dict[tuple[Ref, Ref], Range], keys: list[tuple[Ref, Ref]],
+        self, limits: dict[Pair, Range], keys: list[Pair],
         used: list[Condition], why: str | None,
-    ) -> Any:  # fmt: skip
+    ) -> Ranges:  # fmt: skip
         """Without the half-open distances of floats: NaN is larger than all numbers in DuckDB."""
         for pair in [*limits]:
             common = compared_as(*(self.scope.field(ref) for ref in pair))

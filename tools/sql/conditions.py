@@ -36,7 +36,7 @@ VOLATILE = frozenset(
 class Condition:
     """One condition: the inputs it speaks of, the distance it states, what became of it."""
 
-    node: exp.Expression
+    node: exp.Expr
     place: Place
     refs: frozenset[Ref]
     distance: Distance | None
@@ -51,20 +51,20 @@ class Condition:
 
 
 def conditions_of(
-    clause: exp.Expression | None, owner: Callable[[exp.Column], Ref | None]
+    clause: exp.Expr | None, owner: Callable[[exp.Column], Ref | None]
 ) -> list[Condition]:
     """The conditions of a clause; `owner` tells the column of an input that a name is."""
     return [_condition(one, owner) for one in conjuncts(clause)]
 
 
-def _condition(node: exp.Expression, owner: Callable[[exp.Column], Ref | None]) -> Condition:
+def _condition(node: exp.Expr, owner: Callable[[exp.Column], Ref | None]) -> Condition:
     refs = [owner(column) for column in node.find_all(exp.Column)]
     known = frozenset(ref for ref in refs if ref is not None)
     is_movable = None not in refs and _is_movable(node)
     return Condition(node, span_of(node), known, distance_of(node, owner), is_movable)
 
 
-def _is_movable(node: exp.Expression) -> bool:
+def _is_movable(node: exp.Expr) -> bool:
     if node.find(exp.Query, exp.AggFunc, exp.Window, exp.Rand, exp.Placeholder, exp.Parameter):
         return False
     names = {one.name.lower() for one in node.find_all(exp.Anonymous)}

@@ -22,7 +22,8 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from .errors import Place, SqlError, parse_failure, place_of, wrong
 from .leftovers import plain_signs, tidied
@@ -79,10 +80,10 @@ class MatWin(DuckDB):
             "DWINDOW": TokenType.WINDOW,
         }
 
-    class Parser(DuckDB.Parser):  # type: ignore[name-defined]
-        TABLE_ALIAS_TOKENS = DuckDB.Parser.TABLE_ALIAS_TOKENS - {TokenType.STRAIGHT_JOIN}
+    class Parser(DuckDBParser):
+        TABLE_ALIAS_TOKENS = DuckDBParser.TABLE_ALIAS_TOKENS - {TokenType.STRAIGHT_JOIN}
         QUERY_MODIFIER_PARSERS: ClassVar = {
-            **DuckDB.Parser.QUERY_MODIFIER_PARSERS,
+            **DuckDBParser.QUERY_MODIFIER_PARSERS,
             TokenType.WINDOW: lambda self: self._parse_either_window(),
         }
 
@@ -90,23 +91,23 @@ class MatWin(DuckDB):
             """What `parse` gives, with the stretch of text that it has read."""
             start = self._curr.start if self._curr else None
             node = parse(*args, **kwargs)
-            if isinstance(node, exp.Expression) and start is not None and self._prev:
+            if isinstance(node, exp.Expr) and start is not None and self._prev:
                 node.meta[SPAN] = Place(start, self._prev.end)
             return node
 
-        def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
             return self._spanned(self._parse_any_join, *args, **kwargs)
 
         def _parse_any_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
             return self._parse_bestmatch() or super()._parse_join(*args, **kwargs)
 
-        def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+        def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
             return self._spanned(super()._parse_table, *args, **kwargs)
 
-        def _parse_from(self, *args: Any, **kwargs: Any) -> exp.From | None:
+        def _parse_from(self, *args: Any, **kwargs: Any) -> Any:
             return self._spanned(super()._parse_from, *args, **kwargs)
 
-        def _parse_where(self, *args: Any, **kwargs: Any) -> exp.Where | None:
+        def _parse_where(self, *args: Any, **kwargs: Any) -> Any:
             return self._spanned(super()._parse_where, *args, **kwargs)
 
         def _parse_cte(self) -> Any:
@@ -157,10 +158,10 @@ class MatWin(DuckDB):
             if word is None:
                 return Term(this=left)
             if self._match(TokenType.DOT):  # on R.t S.t: no order between them
-                return Term(this=left, expression=exp.column(self._parse_id_var(), table=word))
+                return Term(this=left, expression=exp.Column(this=self._parse_id_var(), table=word))
             right = self._parse_column()
             if right is None:
-                return Term(this=left, expression=exp.column(word))
+                return Term(this=left, expression=exp.Column(this=word))
             return Term(this=left, order=word, expression=right)
 
         def _parse_either_window(self) -> tuple[str, Any]:
@@ -204,7 +205,7 @@ class Parsed:
     names: tuple[tuple[Place, str], ...]
 
 
-def span_of(node: exp.Expression) -> Place:
+def span_of(node: exp.Expr) -> Place:
     """The stretch of text that a node comes from."""
     place = node.meta.get(SPAN) or place_of(node)
     assert place is not None, node
@@ -286,7 +287,7 @@ def _check_depth(text: str, tokens: list[Any]) -> None:
             raise wrong(text, message, Place(token.start, token.end))
 
 
-def _one_query(text: str, statements: list[exp.Expression]) -> exp.Query:
+def _one_query(text: str, statements: list[exp.Expr]) -> exp.Query:
     if not statements:
         raise SqlError("there is no query here; write: select … from …")
     if len(statements) > 1:
@@ -294,7 +295,7 @@ def _one_query(text: str, statements: list[exp.Expression]) -> exp.Query:
     query = statements[0]
     while isinstance(query, exp.Subquery) and not query.alias and not query.args.get("joins"):
         query = query.this
-    if not isinstance(query, exp.Query) or isinstance(query, exp.Table):
+    if not isinstance(query, exp.Query):
         kind = type(query).__name__.upper()
         raise wrong(text, f"only a select can be run here, not {kind}", query)
     return query

@@ -104,15 +104,22 @@ class Emitter:
 
     def _branch(self, branch: Branch) -> Part:
         parts = [self._part(child) for child in branch.children]
-        make = {"bestmatch": self._best, "range": self._near, "asof": self._asof}
         try:
-            if branch.kind == "window":
-                return self._windowed(branch, parts)
-            return make[branch.kind](branch, *parts)
+            return self._joined(branch, parts)
         except InputError as error:
             if type(error) is not InputError:
                 raise
             raise wrong(self.text, str(error), _at(branch.at)) from error
+
+    def _joined(self, branch: Branch, parts: list[Part]) -> Part:
+        match branch.kind:
+            case "bestmatch":
+                return self._best(branch, *parts)
+            case "range":
+                return self._near(branch, *parts)
+            case "asof":
+                return self._asof(branch, *parts)
+        return self._windowed(branch, parts)
 
     def _best(self, branch: Branch, left: Part, right: Part) -> Best:
         how, data = branch.data
@@ -175,14 +182,14 @@ def _schema(part: Part) -> pa.Schema:
     return pa.schema(columns_of(part))
 
 
-def _is_plain(item: exp.Expression) -> bool:
+def _is_plain(item: exp.Expr) -> bool:
     """Whether a table is read as it is."""
     alias = item.args.get("alias")
     has_columns = alias is not None and bool(alias.args.get("columns"))
     return not (has_columns or item.args.get("pivots") or item.args.get("sample"))
 
 
-def _at(node: exp.Expression) -> exp.Expression:
+def _at(node: exp.Expr) -> exp.Expr:
     """The part of a join clause that says what is joined by."""
     on = node.args.get("on")
-    return on if isinstance(on, exp.Expression) else node
+    return on if isinstance(on, exp.Expr) else node

@@ -37,7 +37,7 @@ class Place:
     end: int
 
 
-def place_of(node: exp.Expression | None) -> Place | None:
+def place_of(node: exp.Expr | None) -> Place | None:
     """Where an expression stands, as far as its names and literals tell."""
     if node is None:
         return None
@@ -47,7 +47,7 @@ def place_of(node: exp.Expression | None) -> Place | None:
     return Place(min(meta["start"] for meta in metas), max(meta["end"] for meta in metas))
 
 
-def wrong(text: str, message: str, at: exp.Expression | Place | None = None) -> SqlError:
+def wrong(text: str, message: str, at: exp.Expr | Place | None = None) -> SqlError:
     """The error that says `message` of a place in the text."""
     place = at if isinstance(at, Place) or at is None else place_of(at)
     if place is None:

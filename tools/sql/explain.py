@@ -11,6 +11,7 @@ after, by DuckDB                                                          the re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import dedent
 
 from .nodes import (
     Asof,
@@ -63,7 +64,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield "after: nothing, the joined rows are the result"
     else:
         yield "after, by DuckDB"
-        yield from (f"  {line}" for line in plan.sql.splitlines() if line.strip())
+        lines = [line for line in dedent(plan.sql).splitlines() if line.strip()]
+        yield from (f"  {line.rstrip()}" for line in lines)
 
 
 def _note(one: Note, said: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 PRIME = "\u2032"
 _PRIMED = re.compile(r"\b([A-Za-z_]\w*)'\s*\.\s*[A-Za-z_]")

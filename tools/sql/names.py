@@ -30,7 +30,7 @@ class Input:
 
     alias: str
     schema: pa.Schema
-    item: exp.Expression
+    item: exp.Expr
     """Where it stands in the from clause."""
 
     @cached_property

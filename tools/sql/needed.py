@@ -11,13 +11,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 
-def names_in(tree: exp.Expression) -> frozenset[str]:
+def names_in(tree: exp.Expr) -> frozenset[str]:
     """All names in a query, in lower case."""
     return frozenset(one.name.lower() for one in tree.find_all(exp.Identifier))
 
 
 def scan_columns(
-    schema: pa.Schema, alias: str, select: exp.Expression | None, names: frozenset[str]
+    schema: pa.Schema, alias: str, select: exp.Expr | None, names: frozenset[str]
 ) -> tuple[str, ...]:
     """The columns of a table in a select's from clause that may be needed."""
     if select is None or takes_all(select, alias):
@@ -39,7 +39,7 @@ def _width(data_type: pa.DataType) -> int | None:
         return None
 
 
-def takes_all(select: exp.Expression, alias: str) -> bool:
+def takes_all(select: exp.Expr, alias: str) -> bool:
     """Whether a select may take all columns of this table."""
     if not isinstance(select, exp.Select):
         return True

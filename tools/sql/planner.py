@@ -100,7 +100,7 @@ class Planner:
                     return wrong(self.text, said, self._whole(node))
         return wrong(self.text, said)
 
-    def _whole(self, node: exp.Expression) -> exp.Expression:
+    def _whole(self, node: exp.Expr) -> exp.Expr:
         return node.parent if isinstance(node.parent, exp.Column) else node
 
     def _is_rowwise(self) -> bool:
@@ -226,10 +226,10 @@ class Planner:
                 return cte
         return None
 
-    def visible(self, node: exp.Expression) -> list[exp.CTE]:
+    def visible(self, node: exp.Expr) -> list[exp.CTE]:
         """The common table expressions that can be named at a node, the nearest first."""
         found: list[exp.CTE] = []
-        inside: exp.Expression = node
+        inside: exp.Expr = node
         while inside.parent is not None:
             parent = inside.parent
             clause = parent.args.get("with_") if isinstance(parent, exp.Query) else None
@@ -244,7 +244,7 @@ class Planner:
             inside = parent
         return found
 
-    def with_clause(self, node: exp.Expression) -> str:
+    def with_clause(self, node: exp.Expr) -> str:
         """The with clause that a text taken from this node needs."""
         ctes = self.visible(node)
         if not ctes:
@@ -255,13 +255,13 @@ class Planner:
 
     # ── inputs ───────────────────────────────────────────────────────────────────────────────
 
-    def input_of(self, item: exp.Expression) -> Input | None:
+    def input_of(self, item: exp.Expr) -> Input | None:
         """An item of a from clause as an input; None where its columns can't be told."""
         if id(item) not in self._inputs:
             self._inputs[id(item)] = self._input(item)
         return self._inputs[id(item)]
 
-    def _input(self, item: exp.Expression) -> Input | None:
+    def _input(self, item: exp.Expr) -> Input | None:
         alias = item.alias_or_name
         scan = self.parts.get(self.scans.get(id(item), ""))
         has_columns = bool(item.args.get("alias") and item.args["alias"].args.get("columns"))

@@ -29,8 +29,15 @@ Ref = tuple[str, str]
 """A column: the alias of its table, and its name there."""
 Resolve = Callable[[exp.Column], Ref | None]
 
-_MIRROR = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
-_NEGATED = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
+Kind = type[exp.Expr]
+_MIRROR: dict[Kind, Kind] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+_NEGATED: dict[Kind, Kind] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class _Sum:
         return Amount(sum((one.value for one in self.constants), Fraction(0)), True in kinds)
 
 
-def conjuncts(condition: exp.Expression | None) -> Iterator[exp.Expression]:
+def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
     """The conditions that all must hold."""
     while isinstance(condition, exp.Paren):
         condition = condition.this
@@ -82,7 +89,7 @@ def conjuncts(condition: exp.Expression | None) -> Iterator[exp.Expression]:
         yield condition
 
 
-def distance_of(condition: exp.Expression, resolve: Resolve) -> Distance | None:
+def distance_of(condition: exp.Expr, resolve: Resolve) -> Distance | None:
     """The distance that a condition states; None where it states something else."""
     while isinstance(condition, exp.Paren):
         condition = condition.this
@@ -95,7 +102,7 @@ def distance_of(condition: exp.Expression, resolve: Resolve) -> Distance | None:
     return None
 
 
-def _negated(condition: exp.Expression, resolve: Resolve) -> Distance | None:
+def _negated(condition: exp.Expr, resolve: Resolve) -> Distance | None:
     while isinstance(condition, exp.Paren):
         condition = condition.this
     negated = _NEGATED.get(type(condition))
@@ -124,15 +131,13 @@ def _abs_between(node: exp.Between, high: Distance | None, resolve: Resolve) -> 
     return high if low is not None and low.value <= 0 else None
 
 
-def _bare(node: exp.Expression) -> exp.Expression:
+def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
-def _compared(
-    kind: type[exp.Expression], left: exp.Expression, right: exp.Expression, resolve: Resolve
-) -> Distance | None:
+def _compared(kind: Kind, left: exp.Expr, right: exp.Expr, resolve: Resolve) -> Distance | None:
     left, right = _bare(left), _bare(right)
     if isinstance(right, exp.Abs):
         left, right, kind = right, left, _MIRROR[kind]
@@ -151,7 +156,7 @@ def _compared(
     return _of_sum(kind, whole, is_key=is_key, is_shifted=is_shifted)
 
 
-def _is_difference(node: exp.Expression) -> bool:
+def _is_difference(node: exp.Expr) -> bool:
     """Whether it is one column minus another, and nothing else."""
     return (
         isinstance(node, exp.Sub)
@@ -160,28 +165,24 @@ def _is_difference(node: exp.Expression) -> bool:
     )
 
 
-def _of_sum(
-    kind: type[exp.Expression], whole: _Sum, *, is_key: bool, is_shifted: bool
-) -> Distance | None:
+def _of_sum(kind: Kind, whole: _Sum, *, is_key: bool, is_shifted: bool) -> Distance | None:
     """``columns + constant`` compared with 0."""
     pair, constant = _pair(whole), whole.constant()
     if pair is None or constant is None:
         return None
     right, left = pair  # right - left + constant, compared with 0
     end = -constant
-    limits = {
+    ranges: dict[Kind, Range] = {
         exp.EQ: Range(end, end),
         exp.LTE: Range(None, end),
         exp.LT: Range(None, end, (False, True)),
         exp.GTE: Range(end, None),
         exp.GT: Range(end, None, (True, False)),
-    }[kind]
-    return Distance(left, right, limits, is_key, is_shifted)
+    }
+    return Distance(left, right, ranges[kind], is_key, is_shifted)
 
 
-def _absolute(
-    kind: type[exp.Expression], node: exp.Abs, other: exp.Expression, resolve: Resolve
-) -> Distance | None:
+def _absolute(kind: Kind, node: exp.Abs, other: exp.Expr, resolve: Resolve) -> Distance | None:
     inner, end = _sum(_bare(node.this), resolve), amount_of(other)
     if inner is None or end is None or kind not in (exp.LT, exp.LTE, exp.EQ):
         return None
@@ -207,7 +208,7 @@ def _pair(whole: _Sum) -> tuple[Ref, Ref] | None:
     return (plus, minus) if plus[0] != minus[0] else None
 
 
-def _sum(node: exp.Expression, resolve: Resolve) -> _Sum | None:
+def _sum(node: exp.Expr, resolve: Resolve) -> _Sum | None:
     """An expression as a sum of columns and constants."""
     node = _bare(node)
     if isinstance(node, exp.Column):

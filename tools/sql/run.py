@@ -245,7 +245,9 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def joins_of(plan: Plan) -> Iterator[Part]:
     """The joins of ours in a plan, outermost first."""
-    waiting = [part for part in plan.parts.values() if not isinstance(part, Scan | Derived)]
+    waiting: list[Part] = [
+        part for part in plan.parts.values() if not isinstance(part, Scan | Derived)
+    ]
     while waiting:
         part = waiting.pop(0)
         if not isinstance(part, Scan | Derived):

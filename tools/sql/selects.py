@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from .choose import Chooser
 from .conditions import Condition, conditions_of
-from .dialect import BESTMATCH, SPAN, WINDOWS, quoted, span_of
+from .dialect import BESTMATCH, SPAN, WINDOWS, Windows, quoted, span_of
 from .emit import Emitter
 from .engine import ABS
 from .errors import Place, place_of, wrong
@@ -40,7 +40,7 @@ CLAUSES = (
 )  # fmt: skip
 
 
-def items_of(select: exp.Select) -> list[exp.Expression]:
+def items_of(select: exp.Select) -> list[exp.Expr]:
     """The from clause: its first item, then its joins."""
     clause = select.args.get("from_")
     if clause is None:
@@ -48,7 +48,7 @@ def items_of(select: exp.Select) -> list[exp.Expression]:
     return [clause.this, *(select.args.get("joins") or [])]
 
 
-def table_of(item: exp.Expression) -> exp.Expression:
+def table_of(item: exp.Expr) -> exp.Expr:
     """What is joined by an item."""
     return item.this if isinstance(item, exp.Join) else item
 
@@ -58,8 +58,8 @@ class Chosen:
     """Joins of ours, how many items of the from clause they are, and what is left of ON clauses."""
 
     operand: Operand
-    taken: list[exp.Expression]
-    rest: list[exp.Expression]
+    taken: list[exp.Expr]
+    rest: list[exp.Expr]
     residue: list[Condition] = field(default_factory=list)
 
 
@@ -199,6 +199,7 @@ class SelectPlanner:
             return chooser.bestmatch(join, left, right), []
         on = conditions_of(join.args.get("on"), self.owner)
         self.on += on
+        made: Branch | str | None
         if join.method == "ASOF":
             made = chooser.asof(join, left, right, on)
         else:
@@ -232,7 +233,7 @@ class SelectPlanner:
             for ref in (distance.left, distance.right)
         )
 
-    def _refuse_unknown(self, items: list[exp.Expression]) -> None:
+    def _refuse_unknown(self, items: list[exp.Expr]) -> None:
         """Refuse a bestmatch join that can't be reached."""
         for item in items:
             if isinstance(item, exp.Join) and item.kind == BESTMATCH:
@@ -242,7 +243,7 @@ class SelectPlanner:
                 )
                 raise wrong(self.text, message, item)
 
-    def _windowed(self, windows: exp.Expression) -> Chosen:
+    def _windowed(self, windows: Windows) -> Chosen:
         """The window join of the select; other tables of the from clause stay."""
         sources: dict[str, object] = {}
         for one in self.scope.inputs:
@@ -314,7 +315,7 @@ class SelectPlanner:
         for column in self.select.find_all(exp.Column):
             if _is_of_star(column):
                 continue
-            node: exp.Expression | None = column
+            node: exp.Expr | None = column
             while node is not None and node is not self.select:
                 if id(node) in kept:
                     yield column
@@ -325,7 +326,7 @@ class SelectPlanner:
             else:
                 yield column
 
-    def _starred(self, projection: exp.Expression) -> list[Input]:
+    def _starred(self, projection: exp.Expr) -> list[Input]:
         """The inputs whose columns a star stands for."""
         star = _star(projection)
         if star is None:
@@ -385,7 +386,7 @@ class SelectPlanner:
                     text = self._expanded(projection, star, name, ours)
                     self.planner.edits.replace(span_of(projection), text)
 
-    def _refuse_inner_stars(self, projection: exp.Expression) -> None:
+    def _refuse_inner_stars(self, projection: exp.Expr) -> None:
         for star in projection.find_all(exp.Star, exp.Columns):
             if (
                 not isinstance(star.parent, exp.Count)
@@ -394,9 +395,7 @@ class SelectPlanner:
                 message = "beside a join of MatWin's, name the columns here"
                 raise wrong(self.text, message, projection)
 
-    def _expanded(
-        self, projection: exp.Expression, star: exp.Star, name: str, ours: set[str]
-    ) -> str:
+    def _expanded(self, projection: exp.Expr, star: exp.Star, name: str, ours: set[str]) -> str:
         """The columns that a star stands for."""
         left_out = _left_out(star)
         renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
@@ -515,7 +514,7 @@ class SelectPlanner:
             self.planner.notes.append(Note(one.outcome or "after", text))
 
 
-def _star(projection: exp.Expression) -> exp.Star | None:
+def _star(projection: exp.Expr) -> exp.Star | None:
     if isinstance(projection, exp.Star):
         return projection
     if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
@@ -538,7 +537,7 @@ def _is_left_out(left_out: set[tuple[str, str]], alias: str, name: str) -> bool:
 
 def _is_of_star(column: exp.Column) -> bool:
     """Whether a name stands in EXCLUDE or RENAME, and is no value."""
-    node: exp.Expression = column
+    node: exp.Expr = column
     while node.parent is not None and not isinstance(node, exp.Select):
         if isinstance(node.parent, exp.Star):
             return node.arg_key in ("except_", "rename")

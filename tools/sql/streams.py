@@ -95,7 +95,7 @@ def stream_spec(text: str, function: exp.Func) -> StreamSpec | None:
     if not (name.lower() == "stream" or name.lower().startswith("stream_")):
         return None
     given = list(function.expressions) or [
-        one for one in function.args.values() if isinstance(one, exp.Expression)
+        one for one in function.args.values() if isinstance(one, exp.Expr)
     ]
     if not given:
         raise wrong(
@@ -107,7 +107,7 @@ def stream_spec(text: str, function: exp.Func) -> StreamSpec | None:
     return StreamSpec(source, is_quoted, kind, column, width, is_time, block, keep)
 
 
-def _source(text: str, node: exp.Expression) -> tuple[str, bool]:
+def _source(text: str, node: exp.Expr) -> tuple[str, bool]:
     if isinstance(node, exp.Column):
         quoted = any(part.args.get("quoted") for part in node.parts)
         return ".".join(part.name for part in node.parts), quoted
@@ -117,7 +117,7 @@ def _source(text: str, node: exp.Expression) -> tuple[str, bool]:
 
 
 def _cut(
-    text: str, given: list[exp.Expression], name: str, function: exp.Func
+    text: str, given: list[exp.Expr], name: str, function: exp.Func
 ) -> tuple[str, str | None, Fraction, bool]:
     if len(given) < 2:
         raise wrong(text, f"{name} must say where to cut; {HOW}", function)
@@ -135,7 +135,7 @@ def _cut(
 
 
 def _every(
-    text: str, found: re.Match[str], node: exp.Expression
+    text: str, found: re.Match[str], node: exp.Expr
 ) -> tuple[str, str | None, Fraction, bool]:
     width, unit = Fraction(found["width"]), found["unit"].lower()
     column = found["column"].strip('"')
@@ -149,7 +149,7 @@ def _every(
     return "every", column, width * UNITS[singular], True
 
 
-def _kept(text: str, given: list[exp.Expression]) -> tuple[bool, int]:
+def _kept(text: str, given: list[exp.Expr]) -> tuple[bool, int]:
     if len(given) < 3:
         return False, 1
     block = given[2]

@@ -27,7 +27,7 @@ class Leaf:
     """What a join reads: inputs, and the items of the from clause that they are."""
 
     inputs: list[Input]
-    items: list[exp.Expression]
+    items: list[exp.Expr]
     filters: list[tuple[str, frozenset[Ref]]] = field(default_factory=list)
     """Conditions on its rows, in the query's words, and the columns they need."""
     is_outer: bool = False
@@ -55,7 +55,7 @@ class Branch:
     children: list[Leaf | Branch]
     keeps: tuple[int, ...]
     data: Any
-    at: exp.Expression
+    at: exp.Expr
     """Where it stands, for messages."""
 
     @property

@@ -115,9 +115,10 @@ def _stream_view(
     if not isinstance(given.source, Batches):
         inner = _view(scan, given.source, schema, origins, keeps, extra)
         return replace(given, name=name, schema=schema, source=inner, on=on)
+    late: Any = given.late
     items = _items(given, list(origins), list(origins.values()), keeps, list(extra))
     return stream(
-        items, on=on, order=given.order, late=given.late, schema=schema, name=name,
+        items, on=on, order=given.order, late=late, schema=schema, name=name,
         live=given.is_live,
     )  # fmt: skip
 

@@ -171,7 +171,7 @@ class WindowChooser:
             raise wrong(self.text, f"{first} can't have a window with itself", one)
         return first, second
 
-    def _stream(self, column: exp.Expression, one: Window) -> str:
+    def _stream(self, column: exp.Expr, one: Window) -> str:
         """The stream that is named here, with its time column or without."""
         if not isinstance(column, exp.Column):
             raise wrong(self.text, "name two streams: window (a, b) = …", one)
@@ -218,12 +218,12 @@ class WindowChooser:
             return self._times[alias]
         source = self.sources.get(alias)
         if isinstance(source, Stream) and source.on is not None:
-            return source.on
+            return str(source.on)
         found = self.scope.input_of(alias)
         assert found is not None
         clocks = [one.name for one in found.schema if pa.types.is_timestamp(one.type)]
         if len(clocks) == 1:
-            return clocks[0]
+            return str(clocks[0])
         named = [found.names[name] for name in TIMES if name in found.names]
         numbers = [name for name in named if is_numeric(plain_type(found.field(name).type))]
         if numbers:
