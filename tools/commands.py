@@ -77,12 +77,10 @@ COMMANDS: dict[Words, Command] = {
         "matwin.tools.sql.command",
         "run a query with the papers' joins in it, or type queries at a prompt",
         (
-            "matwin sql -c \"select celsius, percent from 'temperature.parquet' a left outer "
-            "bestmatch join 'humidity.parquet' b on a.t mindist b.t where abs(a.t - b.t) <= "
-            "interval '10 minutes' and a.room = b.room\"",
-            'matwin sql -c "select a.stock, avg(b.bid) from trades a asof join quotes b on '
-            'a.stock = b.stock and a.t >= b.t group by 1" trades=trades.parquet '
-            "quotes=quotes.parquet -o bids.parquet",
+            'matwin sql -c "select max(celsius) from warm" '
+            "warm=temperature.parquet",
+            'matwin sql -c "from a asof join b on a.t >= b.t" a=trades.parquet '
+            "b=quotes.parquet -o bids.parquet",
         ),
         (ARGUMENTS, "configure_sql"),
     ),

@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 
 from matwin.hints import did_you_mean
-from matwin.orders import Order, indifferent, min_distance, minimize, subset, youngest
+from matwin.orders import (
+    Order,
+    indifferent,
+    min_distance,
+    minimize,
+    order_of,
+    subset,
+    youngest,
+)
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 
@@ -63,6 +71,17 @@ def unregister(name: str) -> None:
         if _registered.pop(str(name).lower(), None) is None:
             near = did_you_mean(str(name), _registered)
             raise InputError(f"unregister({name!r}): nothing has this name{near}")
+
+
+def _is_order(value: object) -> bool:
+    """Whether a value can be an order or a function; words are paths here."""
+    if isinstance(value, str):
+        return False
+    try:
+        order_of(value, "")
+    except InputError:
+        return False
+    return True
 
 
 def is_length(value: object) -> bool:
@@ -116,9 +135,7 @@ class Catalog:
 
     def _source(self, name: str, *, is_quoted: bool) -> Source | None:
         for value, on_purpose in self._values(name):
-            if is_source(value) or (
-                on_purpose and not callable(value) and not isinstance(value, Order)
-            ):
+            if is_source(value) or (on_purpose and not _is_order(value)):
                 return source_of(value, name)
         if is_quoted and _looks_like_file(name):
             return source_of(name, name)
@@ -127,8 +144,8 @@ class Catalog:
     def order(self, name: str) -> Order | Callable[..., Any] | None:
         """The order of this name."""
         for value, _ in self._values(name):
-            if isinstance(value, Order) or (callable(value) and not is_source(value)):
-                return value
+            if _is_order(value) and not is_source(value):
+                return value  # type: ignore[return-value]
         return ORDERS.get(name.lower())
 
     def function(self, name: str) -> Callable[..., Any] | None:
