@@ -34,6 +34,7 @@ _NAMES = {
     "partial_order": "matwin.orders",
     "path": "matwin.operators.wjoin.constraints",
     "register": "matwin.tools.sql.catalog",
+    "spark_sql": "matwin.tools.sql.front",
     "sql": "matwin.tools.sql.front",
     "stream": "matwin.streams",
     "strict": "matwin.bounds",

@@ -77,8 +77,7 @@ COMMANDS: dict[Words, Command] = {
         "matwin.tools.sql.command",
         "run a query with the papers' joins in it, or type queries at a prompt",
         (
-            'matwin sql -c "select max(celsius) from warm" '
-            "warm=temperature.parquet",
+            'matwin sql -c "select max(celsius) from warm" warm=temperature.parquet',
             'matwin sql -c "from a asof join b on a.t >= b.t" a=trades.parquet '
             "b=quotes.parquet -o bids.parquet",
         ),

@@ -58,8 +58,11 @@ def test_a_keyword_hides_a_name_and_a_name_hides_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda t: t, lambda t: t.to_pandas(), lambda t: t.to_reader(), lambda t: t.to_batches(),
-             lambda t: t.to_pylist()]
+    "make",
+    [
+        lambda given: given, lambda given: given.to_pandas(), lambda given: given.to_reader(),
+        lambda given: given.to_batches(), lambda given: given.to_pylist(),
+    ],
 )  # fmt: skip
 def test_anything_that_a_join_takes_is_a_table(make: Any) -> None:
     found = matwin.sql(NEAR.format(a="a", b="b"), a=make(TEMP), b=make(HUM))
@@ -81,7 +84,8 @@ def read_columns(query: str, **tables: Any) -> dict[str, tuple[str, ...]]:
         ("select count(*) from a", {"a": ("t",)}),
         ("select max(celsius) from a where t > 3", {"a": ("t", "celsius")}),
         ("select * from a", {"a": ("t", "celsius", "note")}),
-        ("select b.* from a join b on abs(a.t - b.t) < 2", {"a": ("t",), "b": ("t", "percent", "note")}),
+        ("select b.* from a join b on abs(a.t - b.t) < 2",
+         {"a": ("t",), "b": ("t", "percent", "note")}),
         ("select * exclude (note) from a, b where abs(a.t - b.t) < 2",
          {"a": ("t", "celsius"), "b": ("t", "percent")}),
         ("select celsius from a left bestmatch join b on a.t mindist b.t where a.note = 'x'",
@@ -221,7 +225,10 @@ def test_types_are_kept_where_only_the_join_works() -> None:
 
 
 def test_names_of_results_are_duckdb_s() -> None:
-    query = "select avg(b.percent), a.celsius + 1, a.t, b.t from a join b on abs(a.t - b.t) < 2 group by all"
+    query = """
+        select avg(b.percent), a.celsius + 1, a.t, b.t from a join b on abs(a.t - b.t) < 2
+        group by all
+    """
     names = matwin.sql(query, a=TEMP, b=HUM).schema.names
     assert names == ['avg(b."percent")', "(a.celsius + 1)", "t", "t_1"]
 

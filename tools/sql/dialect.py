@@ -72,6 +72,7 @@ class MatWin(DuckDB):
     """DuckDB's dialect with the papers' forms."""
 
     class Tokenizer(DuckDB.Tokenizer):
+        IDENTIFIERS: ClassVar = ['"', "`"]  # Spark's too
         KEYWORDS: ClassVar = {
             **DuckDB.Tokenizer.KEYWORDS,
             # A token of its own, so that neither word becomes the alias of the table before it.

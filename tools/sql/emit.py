@@ -18,7 +18,7 @@ from matwin.streams import Stream
 
 from .arguments import asof_arguments, best_arguments, near_arguments, window_arguments
 from .choose import AsofData, Conditions
-from .dialect import quoted, span_of
+from .dialect import span_of
 from .errors import Place, wrong
 from .names import Scope
 from .needed import narrowest
@@ -88,6 +88,7 @@ class Emitter:
         planner = self.planner
         place = Place(span_of(leaf.items[0]).start, span_of(leaf.items[-1]).end)
         fields, wanted = [], []
+        quoted = planner.target.quoted
         for one in leaf.inputs:
             for name in self._columns(one.alias, one.schema):
                 called = joined_name((one.alias, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..extras import needed
 
@@ -40,6 +40,24 @@ def sql(text: str, options: JoinOptions | None = None, /, **sources: object) -> 
 
     frame = sys._getframe(1)
     return run(text, Catalog(sources, lambda: _variables(frame)), options)
+
+
+def spark_sql(
+    spark: Any, text: str, options: Mapping[str, Any] | None = None, /, **frames: object
+) -> Any:
+    """Run a query with the papers' joins over Spark's tables and views; also `matwin.spark.sql`.
+
+    * `spark`: the session.
+    * `text`: one select; its rest is Spark's SQL.
+    * `options`: those of the joins on Spark, as a dict.
+    * `frames`: DataFrames, orders, functions and lengths of windows by name.
+
+    Returns a DataFrame that is not yet computed.
+    """
+    needed("sqlglot")
+    from .spark import run_on_spark
+
+    return run_on_spark(spark, text, options, frames)
 
 
 def _variables(frame: FrameType) -> Iterator[Mapping[str, object]]:

@@ -23,18 +23,17 @@ from matwin.sources import Source
 from matwin.storage.errors import InputError
 
 from .catalog import Catalog
-from .dialect import Parsed, quoted, span_of
+from .dialect import Parsed, span_of
 from .edits import Edits
-from .engine import describe
 from .errors import Place, place_of, wrong
 from .names import Input, Scope
 from .needed import names_in, scan_columns
 from .nodes import Derived, Note, Part, Plan, Scan, columns_of, inner_parts
 from .selects import SelectPlanner
 from .streams import StreamSpec, stream_spec
+from .target import DUCKDB, PREFIX, Target
 
-PREFIX = "__matwin_"
-_NAMES = re.compile(rf"\b{PREFIX}\d+\b")
+_NAMES = re.compile(rf"\b{PREFIX}(?:[0-9a-f]{{8}}_)?\d+\b")
 FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
 """Table functions that read nothing; all others are refused."""
 
@@ -42,7 +41,8 @@ FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_r
 class Planner:
     """Plans one query."""
 
-    def __init__(self, query: Parsed, catalog: Catalog, text: str) -> None:
+    def __init__(self, query: Parsed, catalog: Catalog, text: str, target: Target = DUCKDB) -> None:
+        self.target = target
         self.text, self.tree, self.catalog = text, query.tree, catalog
         self.edits, self.naming = Edits(query.text), Edits(query.text)
         for place, new in query.names:
@@ -70,7 +70,7 @@ class Planner:
             SelectPlanner(self, select).plan()
         sql = self.edits.rendered().rstrip().rstrip(";")
         used = dict(self._used(sql))
-        schema = self._described()
+        schema = self._described() if self.target.names_result else pa.schema([])
         streams = tuple(
             part.spec for part in used.values() if isinstance(part, Scan) and part.spec is not None
         )
@@ -79,7 +79,7 @@ class Planner:
     def _described(self) -> pa.Schema:
         text = self.naming.rendered().rstrip().rstrip(";")
         try:
-            return describe(text, self.tables_in(text))
+            return self.target.describe(text, self.tables_in(text))
         except InputError:
             raise
         except Exception as error:
@@ -142,7 +142,7 @@ class Planner:
         """A name that the query does not have."""
         while True:
             self._count += 1
-            name = f"{PREFIX}{self._count}"
+            name = f"{self.target.prefix}{self._count}"
             if name not in self.text:
                 return name
 
@@ -172,7 +172,7 @@ class Planner:
         name = self.new_name()
         self.parts[name] = Scan(label, source, columns, spec=spec)
         self.scans[id(table)] = name
-        text = f"{name} " if table.alias else f"{name} AS {quoted(alias or label)}"
+        text = f"{name} " if table.alias else f"{name} AS {self.target.quoted(alias or label)}"
         place = _named_place(table)
         for edits in (self.edits, self.naming):
             edits.replace(place, text)
@@ -269,7 +269,7 @@ class Planner:
             return Input(alias or scan.label, scan.source.schema, item)
         text = f"{self.with_clause(item)}SELECT * FROM {self.edits.rendered(span_of(item))}"
         try:
-            return Input(alias, describe(text, self.tables_in(text)), item)
+            return Input(alias, self.target.describe(text, self.tables_in(text)), item)
         except InputError:
             raise
         except Exception:

@@ -20,9 +20,8 @@ from sqlglot import exp
 
 from .choose import Chooser
 from .conditions import Condition, conditions_of
-from .dialect import BESTMATCH, SPAN, WINDOWS, Windows, quoted, span_of
+from .dialect import BESTMATCH, SPAN, WINDOWS, Windows, span_of
 from .emit import Emitter
-from .engine import ABS
 from .errors import Place, place_of, wrong
 from .names import Input, Scope, check_aliases
 from .nodes import Note, Scan, joined_name
@@ -220,12 +219,13 @@ class SelectPlanner:
 
     def _edit_lengths(self) -> None:
         """Let DuckDB understand the distance of two times in conditions that are left to it."""
+        planner = self.planner
         for one in [*self.where, *self.on]:
             if one.outcome is None and one.distance is not None and self._is_clock(one.distance):
                 for node in one.node.find_all(exp.Abs):
                     place = Place(node.meta["start"], node.meta["end"])
-                    self.planner.edits.replace(place, ABS)
-                    self.planner.naming.replace(place, ABS)
+                    planner.edits.replace(place, planner.target.abs_name)
+                    planner.naming.replace(place, planner.target.abs_name)
 
     def _is_clock(self, distance: Distance) -> bool:
         return any(
@@ -368,10 +368,10 @@ class SelectPlanner:
         places = [place_of(part) for part in column.parts[:length]]
         first, last = places[0], places[-1]
         assert first is not None and last is not None
-        text = f"{name}.{quoted(joined_name(ref))}"
+        text = f"{name}.{self.planner.target.quoted(joined_name(ref))}"
         is_bare = any(column is one for one in self.select.expressions)
         if is_bare and length == len(column.parts):
-            text += f" AS {quoted(ref[1])}"
+            text += f" AS {self.planner.target.quoted(ref[1])}"
         self.planner.edits.replace(Place(first.start, last.end), text)
 
     def _edit_stars(self, name: str, ours: set[str]) -> None:
@@ -405,7 +405,7 @@ class SelectPlanner:
             if one.alias not in ours:
                 if left_out or renamed or replaced:
                     raise wrong(self.text, f"name the columns of {one.alias} here", projection)
-                pieces.append(f"{quoted(one.alias)}.*")
+                pieces.append(f"{self.planner.target.quoted(one.alias)}.*")
                 continue
             for column in one.schema.names:
                 low = column.lower()
@@ -413,10 +413,10 @@ class SelectPlanner:
                 if is_merged or _is_left_out(left_out, one.alias, column):
                     continue
                 seen.add(low)
-                text = f"{name}.{quoted(joined_name((one.alias, column)))}"
+                text = f"{name}.{self.planner.target.quoted(joined_name((one.alias, column)))}"
                 if low in replaced:
                     text = self.planner.edits.rendered(span_of(replaced[low]))
-                pieces.append(f"{text} AS {quoted(renamed.get(low, column))}")
+                pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, column))}")
         return ", ".join(pieces) or "NULL"
 
     def _implied_select(self, name: str, ours: set[str]) -> tuple[str, str]:
@@ -450,12 +450,12 @@ class SelectPlanner:
                 continue
             stand_in = self.planner.new_name()
             self.planner.stand_ins[stand_in] = one.schema
-            named = f"{stand_in} AS {quoted(one.alias)}"
+            named = f"{stand_in} AS {self.planner.target.quoted(one.alias)}"
             using = item.args.get("using") if isinstance(item, exp.Join) else None
             if not pieces:
                 pieces.append(named)
             elif using:
-                keys = ", ".join(quoted(key.name) for key in using)
+                keys = ", ".join(self.planner.target.quoted(key.name) for key in using)
                 pieces.append(f"JOIN {named} USING ({keys})")
             else:
                 pieces.append(f"CROSS JOIN {named}")
