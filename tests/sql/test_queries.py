@@ -266,3 +266,39 @@ def test_a_mistake_on_the_command_line_has_its_caret(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("matwin: error: line 2, column 6: there is no table 'nowhere'")
     assert told[1:] == ["  from nowhere", "       ^^^^^^^"]
+
+
+def test_tables_joined_by_commas_are_joined_where_they_connect() -> None:
+    keys = pa.table({"k": [1, 2], "note": ["x", "y"]})
+    query = """
+        select temp.celsius, keys.k, hum.percent from keys, hum, temp
+        where keys.note = temp.note and abs(temp.t - hum.t) <= 1 and hum.percent > 0 -- all of them
+        order by 1; -- the end
+    """
+    result = matwin.sql(query, temp=TEMP, hum=HUM, keys=keys)
+    plan = result.explain()
+    assert "query, run by DuckDB before: keys , temp; below: keys.note = temp.note" in plan
+    assert result.to_arrow().to_pydict() == {
+        "celsius": [20, 21], "k": [1, 2], "percent": [40, 50],
+    }  # fmt: skip
+
+
+def test_other_tables_stay_beside_a_join_in_the_middle() -> None:
+    keys = pa.table({"k": [1, 2], "note": ["x", "y"]})
+    query = """
+        select * from temp, keys, hum
+        where keys.note = temp.note and abs(temp.t - hum.t) <= 1 order by celsius
+    """
+    result = matwin.sql(query, temp=TEMP, hum=HUM, keys=keys)
+    assert "ε-join" in result.explain()
+    assert result.schema.names == [
+        "t",
+        "celsius",
+        "note",
+        "k",
+        "note_1",
+        "t_1",
+        "percent",
+        "note_2",
+    ]
+    assert result.to_arrow()["percent"].to_pylist() == [40, 50]

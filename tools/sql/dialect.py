@@ -225,11 +225,13 @@ def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> Parsed:
         given = dialect.tokenize(plain)
         tokens = tidied(given, columns)
         _check_depth(text, tokens)
-        statements = [one for one in dialect.parser().parse(tokens, plain) if one is not None]
+        found = dialect.parser().parse(tokens, plain)
     except (ParseError, TokenError) as error:
         raise parse_failure(text, error) from None
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
+    # A comment behind the semicolon is a statement to sqlglot.
+    statements = [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
     tree = _one_query(text, statements)
     for select in tree.find_all(exp.Select):
         _straighten(select, plain)

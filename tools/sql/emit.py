@@ -19,7 +19,7 @@ from matwin.streams import Stream
 from .arguments import asof_arguments, best_arguments, near_arguments, window_arguments
 from .choose import AsofData, Conditions
 from .dialect import span_of
-from .errors import Place, wrong
+from .errors import wrong
 from .names import Scope
 from .needed import narrowest
 from .nodes import Asof, Best, Derived, Near, Part, Scan, Windowed, columns_of, joined_name
@@ -86,7 +86,7 @@ class Emitter:
 
     def _derived(self, leaf: Leaf, filters: tuple[str, ...]) -> Derived:
         planner = self.planner
-        place = Place(span_of(leaf.items[0]).start, span_of(leaf.items[-1]).end)
+        places = [span_of(item) for item in leaf.items]
         fields, wanted = [], []
         quoted = planner.target.quoted
         for one in leaf.inputs:
@@ -96,9 +96,11 @@ class Emitter:
                 wanted.append(f"{quoted(one.alias)}.{quoted(name)} AS {quoted(called)}")
         where = f" WHERE {' AND '.join(f'({one})' for one in filters)}" if filters else ""
         prefix = planner.with_clause(leaf.items[0])
-        body = planner.edits.rendered(place)
+        body = " ".join(planner.edits.rendered(place) for place in places)
         sql = f"{prefix}SELECT {', '.join(wanted)} FROM {body}{where}"
-        shown = " ".join(self.text[place.start : place.end + 1].split())
+        shown = " ".join(
+            word for place in places for word in self.text[place.start : place.end + 1].split()
+        )
         return Derived(sql, pa.schema(fields), shown, filters)
 
     # ── joins ────────────────────────────────────────────────────────────────────────────────

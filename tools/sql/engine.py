@@ -11,13 +11,17 @@ then come in the same order each time.
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
+import uuid
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from matwin.storage.machine import free_memory
 
 from ..extras import needed
 
@@ -35,11 +39,16 @@ _lock = threading.Lock()
 def open_database(memory_bytes: int | None = None, scratch: str | Path | None = None) -> Any:
     """A connection to a database of its own."""
     duckdb = needed("duckdb")
-    config: dict[str, Any] = {"threads": 1, "python_enable_replacements": False}
-    if memory_bytes is not None:
-        config["memory_limit"] = f"{max(memory_bytes, MEMORY_MIN) // 1024}KiB"
-    # DuckDB would make a folder .tmp where the process happens to be.
-    config["temp_directory"] = str(scratch) if scratch is not None else ""
+    budget = free_memory() // 4 if memory_bytes is None else memory_bytes
+    folder = Path(scratch or tempfile.gettempdir()) / f"matwin-duckdb-{uuid.uuid4().hex}"
+    config: dict[str, Any] = {
+        "threads": 1,
+        "python_enable_replacements": False,
+        "memory_limit": f"{max(budget, MEMORY_MIN) // 1024}KiB",
+        # Made when something has to be put down, and removed with the connection; by itself DuckDB
+        # would make .tmp where the process happens to be.
+        "temp_directory": str(folder),
+    }
     connection = duckdb.connect(":memory:", config=config)
     for setting in SHUT:
         connection.execute(setting)

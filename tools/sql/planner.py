@@ -68,7 +68,7 @@ class Planner:
             self._table(table, names)
         for select in reversed(list(self.tree.find_all(exp.Select))):
             SelectPlanner(self, select).plan()
-        sql = self.edits.rendered().rstrip().rstrip(";")
+        sql = self.edits.rendered(span_of(self.tree))
         used = dict(self._used(sql))
         schema = self._described() if self.target.names_result else pa.schema([])
         streams = tuple(
@@ -77,7 +77,7 @@ class Planner:
         return Plan(sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams)
 
     def _described(self) -> pa.Schema:
-        text = self.naming.rendered().rstrip().rstrip(";")
+        text = self.naming.rendered(span_of(self.tree))
         try:
             return self.target.describe(text, self.tables_in(text))
         except InputError:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -189,13 +188,7 @@ class Runner:
         if memory is None:
             return cursor()
         budget = options_of("sql", {"memory": memory}).budget_bytes
-        return open_database(int(budget * DUCKDB_SHARE), scratch or _scratch())
-
-
-def _scratch() -> Path:
-    import tempfile
-
-    return Path(tempfile.gettempdir())
+        return open_database(int(budget * DUCKDB_SHARE), scratch)
 
 
 @dataclass(frozen=True)

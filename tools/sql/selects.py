@@ -164,28 +164,55 @@ class SelectPlanner:
         """Joins from left to right, as far as they are for us."""
         render = self.planner.naming.rendered
         chooser = Chooser(self.text, self.scope, self.planner.catalog, self.where, render)
-        first = self.inputs[0]
+        items, inputs = self._ordered()
+        first = inputs[0]
         if first is None:
-            self._refuse_unknown(self.items)
-            return Chosen(Leaf([], []), [], self.items)
-        operand: Operand = Leaf([first], [self.items[0]])
-        chosen = Chosen(operand, [self.items[0]], [])
-        for number, join in enumerate(self.items[1:], 1):
+            self._refuse_unknown(items)
+            return Chosen(Leaf([], []), [], items)
+        operand: Operand = Leaf([first], [items[0]])
+        chosen = Chosen(operand, [items[0]], [])
+        for number, join in enumerate(items[1:], 1):
             assert isinstance(join, exp.Join)
-            given = self.inputs[number]
+            given = inputs[number]
             made, residue = self._one(chooser, join, operand, given)
             if made is not None:
                 chosen = Chosen(
-                    made, self.items[: number + 1], self.items[number + 1 :],
+                    made, items[: number + 1], items[number + 1 :],
                     [*chosen.residue, *residue],
                 )  # fmt: skip
                 operand = made
             elif isinstance(operand, Branch) or given is None:
-                self._refuse_unknown(self.items[number:])
+                self._refuse_unknown(items[number:])
                 break
             else:
                 operand = self._with(operand, join, given)
-        return chosen if isinstance(chosen.operand, Branch) else Chosen(operand, [], self.items)
+        return chosen if isinstance(chosen.operand, Branch) else Chosen(operand, [], items)
+
+    def _ordered(self) -> tuple[list[exp.Expr], list[Input | None]]:
+        """The items in an order in which each is connected with those before it, if all of them
+        are joined by commas: DuckDB would choose its own order too."""
+        items, inputs = self.items, self.inputs
+        if len(items) < 3 or None in inputs or not all(map(_is_comma, items[1:])):
+            return items, inputs
+        order, waiting = [0], list(range(1, len(items)))
+        while waiting:
+            there = {one.alias for n in order if (one := inputs[n]) is not None}
+            following = min(waiting, key=lambda n: (self._connection(n, there), n))
+            waiting.remove(following)
+            order.append(following)
+        return [items[n] for n in order], [inputs[n] for n in order]
+
+    def _connection(self, number: int, there: set[str]) -> int:
+        """0 where a distance connects an item with others, 1 for any condition, 2 for none."""
+        given = self.inputs[number]
+        assert given is not None
+        ranks = [
+            int(one.distance is None or one.distance.is_key)
+            for one in self.where
+            if given.alias in one.aliases
+            and one.aliases <= there | {given.alias} and len(one.aliases) > 1
+        ]  # fmt: skip
+        return min(ranks, default=2)
 
     def _one(
         self, chooser: Chooser, join: exp.Join, left: Operand, given: Input | None
@@ -429,8 +456,13 @@ class SelectPlanner:
 
     def _from_place(self, chosen: Chosen) -> Place:
         start = span_of(self.select.args["from_"]).start
-        last = chosen.taken if self.items[: len(chosen.taken)] == chosen.taken else self.items
+        last = chosen.taken if self._is_prefix(chosen) else self.items
         return Place(start, max(span_of(item).end for item in last))
+
+    def _is_prefix(self, chosen: Chosen) -> bool:
+        """Whether what is taken are the first items."""
+        firsts = zip(chosen.taken, self.items, strict=False)
+        return all(taken is item for taken, item in firsts)
 
     def _from(self, chosen: Chosen, name: str) -> str:
         left = [one for one in chosen.residue if one.outcome is None]
@@ -438,34 +470,34 @@ class SelectPlanner:
         if left:
             conditions = " AND ".join(f"({self.planner.edits.rendered(one.place)})" for one in left)
             text = f"FROM (SELECT * FROM {name} WHERE {conditions}) AS {name}"
-        return text + self._others(chosen, self.planner.edits.rendered)
+        return text + self._others(chosen)
 
     def _naming_from(self, chosen: Chosen) -> str:
-        """Tables without rows in the place of what is joined."""
-        pieces: list[str] = []
+        """Tables without rows in the place of what is joined, all in their order: that of a star's
+        columns."""
+        planner, pieces = self.planner, []
+        taken = {id(item) for item in chosen.taken}
         for item, one in zip(self.items, self.inputs, strict=True):
-            if one is None or not any(item is taken for taken in chosen.taken):
-                continue
-            if isinstance(item, exp.Join) and item.kind in ("SEMI", "ANTI"):
-                continue
-            stand_in = self.planner.new_name()
-            self.planner.stand_ins[stand_in] = one.schema
-            named = f"{stand_in} AS {self.planner.target.quoted(one.alias)}"
-            using = item.args.get("using") if isinstance(item, exp.Join) else None
-            if not pieces:
-                pieces.append(named)
-            elif using:
-                keys = ", ".join(self.planner.target.quoted(key.name) for key in using)
-                pieces.append(f"JOIN {named} USING ({keys})")
-            else:
-                pieces.append(f"CROSS JOIN {named}")
-        text = f"FROM {' '.join(pieces)}"
-        return text + self._others(chosen, self.planner.naming.rendered)
+            if id(item) not in taken:
+                if self._is_prefix(chosen):
+                    break
+                pieces.append(("", planner.naming.rendered(span_of(table_of(item)))))
+            elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
+                stand_in = planner.new_name()
+                planner.stand_ins[stand_in] = one.schema
+                named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
+                using = item.args.get("using") or ()
+                keys = ", ".join(planner.target.quoted(key.name) for key in using)
+                pieces.append((keys, named))
+        text = f"FROM {pieces[0][1]}"
+        for keys, named in pieces[1:]:
+            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
+        return text
 
-    def _others(self, chosen: Chosen, render: object) -> str:
-        """Tables that stood among those of a window join."""
-        assert callable(render)
-        if self.items[: len(chosen.taken)] == chosen.taken:
+    def _others(self, chosen: Chosen) -> str:
+        """Tables that stood among those that we join."""
+        render = self.planner.edits.rendered
+        if self._is_prefix(chosen):
             self._check_later(chosen)
             return ""
         pieces = []
@@ -543,3 +575,10 @@ def _is_of_star(column: exp.Column) -> bool:
             return node.arg_key in ("except_", "rename")
         node = node.parent
     return False
+
+
+def _is_comma(item: exp.Expr) -> bool:
+    """Whether an item is joined by a comma, or by a cross join."""
+    given = ("on", "using", "side", "method")
+    plain = item.args.get("kind") in (None, "", "CROSS")
+    return plain and not any(item.args.get(one) for one in given)
