@@ -71,9 +71,7 @@ class Planner:
         sql = self.edits.rendered(span_of(self.tree))
         used = dict(self._used(sql))
         schema = self._described() if self.target.names_result else pa.schema([])
-        streams = tuple(
-            part.spec for part in used.values() if isinstance(part, Scan) and part.spec is not None
-        )
+        streams = tuple(spec for part in used.values() for spec in _specs(part))
         return Plan(sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams)
 
     def _described(self) -> pa.Schema:
@@ -289,3 +287,11 @@ def _named_place(table: exp.Table) -> Place:
     if not places:
         return span_of(table)
     return Place(min(one.start for one in places), max(one.end for one in places))
+
+
+def _specs(part: Part) -> Iterator[StreamSpec]:
+    """The streams that are cut in a part."""
+    if isinstance(part, Scan) and part.spec is not None:
+        yield part.spec
+    for inner in inner_parts(part):
+        yield from _specs(inner)

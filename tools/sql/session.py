@@ -13,7 +13,7 @@ from matwin.result import Result
 from matwin.storage.errors import InputError
 
 from .catalog import Catalog
-from .continuous import check_runnable
+from .continuous import epochs_of
 from .dialect import parsed
 from .explain import explained
 from .nodes import Plan
@@ -35,8 +35,9 @@ def run(text: str, catalog: Catalog, options: JoinOptions | None = None) -> Resu
 
 def started(plan: Plan, options: JoinOptions | None = None) -> Result:
     """The result of a plan."""
+    if plan.streams:
+        return epochs_of(plan, options or {}, lambda: explained(plan))
     given = _checked(options)
-    check_runnable(plan)
     report = given.get("report") or Report()
     schema = result_schema(plan)
     runner = Runner(plan, given, report)
