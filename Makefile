@@ -44,7 +44,7 @@ check: env-dev wheel ## Lint, check the format, and type-check the built wheel
 	cd build && MYPYPATH=wheel ../$(BIN)/mypy --config-file ../pyproject.toml -p matwin \
 		| sed -E 's#^wheel/(matwin/(storage|scheduler|operators|tools)/)#\2/#; s#^wheel/##'
 
-bench: env-base ## Measure (WHAT=storage, schedule, bestmatch, epsilon, window, memory, ways, large, epochs, spark, scale, paper-bestmatch, paper-window, paper-semijoin; ARGS="...")
+bench: env-base ## Measure (WHAT=storage, schedule, bestmatch, epsilon, window, sql, start, asof, memory, ways, large, epochs, spark, scale, paper-bestmatch, paper-window, paper-semijoin; ARGS="...")
 	@$(BIN)/matwin warm >&2
 	@$(BIN)/matwin bench $(WHAT) $(ARGS)
 
@@ -53,7 +53,7 @@ docs: env-dev ## Build the documentation site into build/docs
 	@echo "see build/docs/index.html"
 
 lock: env-dev ## Resolve the lock files anew (UPGRADE=1 to move to newer versions)
-	$(PIP_COMPILE) --extra duckdb --extra fast --output-file locks/base.txt pyproject.toml locks/build.in
+	$(PIP_COMPILE) --extra duckdb --extra fast --extra sql --output-file locks/base.txt pyproject.toml locks/build.in
 	$(PIP_COMPILE) --extra dev --constraint locks/base.txt --output-file locks/dev.txt \
 		pyproject.toml locks/build.in
 	$(PIP_COMPILE) --extra demo --extra duckdb --extra fast --constraint locks/dev.txt --output-file locks/demo.txt \

@@ -41,6 +41,10 @@ from matwin.streams import Sorted as Sorted
 from matwin.streams import stream as stream
 from matwin.tailing import tail as tail
 from matwin.tools.continuous import continuous_query as continuous_query
+from matwin.tools.sql.catalog import register as register
+from matwin.tools.sql.catalog import unregister as unregister
+from matwin.tools.sql.front import spark_sql as spark_sql
+from matwin.tools.sql.front import sql as sql
 from matwin.tools.verify import verify as verify
 from matwin.tools.verify_window import verify_window_join as verify_window_join
 

@@ -26,7 +26,7 @@ from matwin.storage import Store
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed, repeated
 from matwin.tools.compare import compare
-from matwin.tools.sql import sql_of
+from matwin.tools.verify_sql import sql_of
 from matwin.tools.window_question import PlainQuestion
 from matwin.tools.window_sql import question_sql
 from matwin.tools.words import question_of

@@ -20,7 +20,7 @@ from matwin.candidates import plain_keys
 from matwin.orders import BlackBox, Measure, Order, min_distance, minimize, partial_order, youngest
 from matwin.orders.base import Keys, Pair
 from matwin.question import Question
-from matwin.tools.sql import sql_of
+from matwin.tools.verify_sql import sql_of
 
 ROOT = Path(__file__).resolve().parent.parent
 HOWS = ("inner", "left", "right", "full")

@@ -30,7 +30,7 @@ from matwin.storage.columns import cast_columns, comparable
 from matwin.storage.errors import InputError, StoreError
 
 from .extras import needed
-from .sql import best_sql, bucket_sql, distances_sql, eligible_sql, has_sql, pairs_sql
+from .verify_sql import best_sql, bucket_sql, distances_sql, eligible_sql, has_sql, pairs_sql
 
 if TYPE_CHECKING:
     import duckdb

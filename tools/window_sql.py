@@ -28,7 +28,7 @@ import pyarrow as pa
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
 
-from .sql import check_alike, fit_sql, indented, number_sql, quoted, value_sql
+from .verify_sql import check_alike, fit_sql, indented, number_sql, quoted, value_sql
 from .window_question import PlainQuestion
 
 _WIDEST = 2**65

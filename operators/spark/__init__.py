@@ -22,4 +22,14 @@ from .meter import Meter
 from .two_sided import bestmatch_join, epsilon_join
 from .windows import window_join
 
+
+def __getattr__(name: str) -> object:
+    # SQL is a tool, above the joins; the front door knows where it is.
+    if name == "sql":
+        import matwin
+
+        return matwin.spark_sql
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = ["Meter", "asof_join", "bestmatch_join", "epsilon_join", "explain", "window_join"]

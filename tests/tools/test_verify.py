@@ -23,8 +23,8 @@ from matwin.question import Question
 from matwin.storage.errors import InputError, StoreError
 from matwin.tools.answer import answer, database_in_memory
 from matwin.tools.compare import compare
-from matwin.tools.sql import quoted, sql_of
 from matwin.tools.verify import verify
+from matwin.tools.verify_sql import quoted, sql_of
 
 # ── the referees ─────────────────────────────────────────────────────────────────────────────
 

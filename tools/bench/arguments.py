@@ -52,6 +52,11 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
     _add_answer(parser)
 
 
+def configure_sql(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `matwin bench sql`."""
+    configure_asof(parser)
+
+
 def configure_start(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin bench start`."""
     _add_quick(parser)

@@ -1,0 +1,150 @@
+"""Conditions of a select, one by one, and what may become of each.  Pure.
+
+    where a.k = b.k and abs(a.t - b.t) <= 5 and a.x > 3 and f(a, b)
+          └ key       └ tolerance             └ below     └ after
+
+* Between two inputs a condition may be a key or a tolerance of their join.
+* Of one input it may go below the join, where the join's meaning allows that.
+* What is left is a filter on the joined rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from matwin.attributes import common_type, keys_of
+from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.errors import InputError
+
+from .amounts import UNITS, Range
+from .dialect import span_of
+from .errors import Place
+from .recognise import Distance, Ref, conjuncts, distance_of
+
+VOLATILE = frozenset(
+    {"random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval",
+     "now", "rand", "error"}
+)  # fmt: skip
+"""Functions that a filter may not be moved with: they differ from call to call, or fail."""
+
+
+@dataclass(slots=True)
+class Condition:
+    """One condition: the inputs it speaks of, the distance it states, what became of it."""
+
+    node: exp.Expr
+    place: Place
+    refs: frozenset[Ref]
+    distance: Distance | None
+    is_movable: bool
+    outcome: str | None = None
+    """What it has become: None is a filter on the joined rows."""
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The inputs that it speaks of."""
+        return frozenset(alias for alias, _ in self.refs)
+
+
+def conditions_of(
+    clause: exp.Expr | None, owner: Callable[[exp.Column], Ref | None]
+) -> list[Condition]:
+    """The conditions of a clause; `owner` tells the column of an input that a name is."""
+    return [_condition(one, owner) for one in conjuncts(clause)]
+
+
+def _condition(node: exp.Expr, owner: Callable[[exp.Column], Ref | None]) -> Condition:
+    refs = [owner(column) for column in node.find_all(exp.Column)]
+    known = frozenset(ref for ref in refs if ref is not None)
+    is_movable = None not in refs and _is_movable(node)
+    return Condition(node, span_of(node), known, distance_of(node, owner), is_movable)
+
+
+def _is_movable(node: exp.Expr) -> bool:
+    if node.find(exp.Query, exp.AggFunc, exp.Window, exp.Rand, exp.Placeholder, exp.Parameter):
+        return False
+    names = {one.name.lower() for one in node.find_all(exp.Anonymous)}
+    names |= {
+        one.sql_name().lower()
+        for one in node.find_all(exp.Func)
+        if not isinstance(one, exp.Anonymous)
+    }
+    return not names & VOLATILE
+
+
+def between(
+    conditions: Iterable[Condition], left: Iterable[str], right: str
+) -> Iterator[tuple[Condition, Distance]]:
+    """The distances between these inputs, as `right - left`."""
+    lefts = set(left)
+    for one in conditions:
+        if one.outcome is not None or one.distance is None:
+            continue
+        found = one.distance.towards(right)
+        if found.right[0] == right and found.left[0] in lefts:
+            yield one, found
+
+
+def is_comparable(limits: Range, left: pa.Field, right: pa.Field) -> bool:
+    """Whether a range of differences makes sense for two columns."""
+    common = compared_as(left, right)
+    if common is None or limits.is_mixed:
+        return False
+    if limits.is_time is None:
+        return True
+    if limits.is_time:
+        return bool(pa.types.is_temporal(common))
+    return not pa.types.is_temporal(common) or bool(pa.types.is_date(common))
+
+
+def compared_as(left: pa.Field, right: pa.Field) -> pa.DataType | None:
+    """The type in which two columns have a distance; None where they have none."""
+    ours, theirs = (one.with_type(plain_type(one.type)) for one in (left, right))
+    if not (is_numeric(ours.type) and is_numeric(theirs.type)):
+        return None
+    try:
+        return common_type(ours, theirs)
+    except InputError:
+        return None
+
+
+def is_key(left: pa.Field, right: pa.Field) -> bool:
+    """Whether two columns can be an equality key."""
+    try:
+        keys_of(pa.schema([left]), pa.schema([right]), (left.name, right.name))
+    except InputError:
+        return False
+    return True
+
+
+def is_alike(distance: Distance, left: pa.Field, right: pa.Field) -> bool:
+    """Whether a tolerance says exactly what DuckDB would compute of the condition.
+
+    Floats are rounded in a sum with a constant and in 32 bits, and a day is not always 24 hours
+    where there are time zones.
+    """
+    ours, theirs = plain_type(left.type), plain_type(right.type)
+    tests = pa.types
+    if tests.is_integer(ours) and tests.is_integer(theirs):
+        return True
+    if ours == theirs == pa.float64():
+        return not distance.is_shifted
+    if tests.is_timestamp(ours) and tests.is_timestamp(theirs):
+        return not (distance.is_shifted and ours.tz is not None and _is_days(distance.limits))
+    return bool(tests.is_date32(ours) and tests.is_date32(theirs))
+
+
+def _is_days(limits: Range) -> bool:
+    ends = [end for end in (limits.lo, limits.hi) if end is not None]
+    return any(abs(end.value) >= UNITS["day"] for end in ends)
+
+
+def is_plain_key(left: pa.Field, right: pa.Field) -> bool:
+    """Whether equality of two columns means the same to a join and to DuckDB: NaN equals NaN only
+    there."""
+    floats = [pa.types.is_floating(plain_type(one.type)) for one in (left, right)]
+    return not any(floats) and is_key(left, right)

@@ -1,0 +1,131 @@
+"""Continuous queries: a plan with stream functions, run epoch by epoch.
+
+    STREAM_get_packets(rt1, 'CUT ON ts BY 60 SECS', 'BLOCK') s1,
+    STREAM_get_packets(rt2, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) s2
+        │
+        └──▶ matwin.continuous_query(the plan, {rt1, rt2}, cut=every 60 s, keep={rt1: 1, rt2: 12})
+                 each epoch: s1 is the last chunk of rt1, s2 the last 12 of rt2, and the plan runs
+
+All streams are cut alike, as there is one epoch for all of them.  The rows of the result are those
+of the epochs, one after the other; `EpochResult.epochs` gives them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.report import Report
+from matwin.result import Result
+from matwin.storage.errors import InputError
+
+from .amounts import shown_time
+from .nodes import Derived, Part, Plan, Scan, Windowed
+from .run import Runner, result_schema, scans_of
+from .streams import StreamSpec
+
+OPTIONS = ("memory", "page_size", "scratch", "trace", "state", "sink", "idle_after")
+
+
+class EpochResult(Result):
+    """The rows of all epochs in turn."""
+
+    def __init__(self, schema: pa.Schema, query: Any, explain: Any) -> None:
+        super().__init__(schema, self._of_epochs(), Report(), explain)
+        self._query = query
+
+    def epochs(self) -> Iterator[Any]:
+        """The epochs, each with its `id`, `bounds` and `result`, when it is complete."""
+        return iter(self._query)
+
+    def _of_epochs(self) -> Iterator[pa.RecordBatch]:
+        for epoch in self.epochs():
+            yield from epoch.result
+
+
+class EpochSql:
+    """A plan as the query of `matwin.continuous_query`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def check(self, windows: Any) -> None:
+        """Nothing is left to check: the plan knows its streams."""
+
+    def told(self) -> dict[str, str]:
+        """What is asked, in words."""
+        streams = [f"{spec.source}: {spec.shown}, keep {spec.keep}" for spec in self._plan.streams]
+        return {"sql": self._plan.sql, "streams": "; ".join(streams)}
+
+    def run(self, windows: Any) -> Result:
+        """The result of an epoch, over the chunks that it sees."""
+        parts = {name: _seen(part, windows) for name, part in self._plan.parts.items()}
+        plan = replace(self._plan, parts=parts)
+        schema, report = result_schema(plan), Report()
+        return Result(schema, Runner(plan, {}, report).rows(schema), report, self._explained)
+
+    def _explained(self) -> str:
+        return self.told()["streams"]
+
+    def close(self) -> None:
+        """The query is over."""
+
+
+def _seen(part: Part, windows: Any) -> Part:
+    """A part that reads the chunks of an epoch where it reads a stream."""
+    match part:
+        case Scan() if part.spec is not None:
+            return replace(part, source=windows.last(part.label, part.spec.keep).source)
+        case Scan() | Derived():
+            return part
+        case Windowed():
+            streams = tuple((name, _seen(one, windows)) for name, one in part.streams)
+            return replace(part, streams=streams)
+    return replace(part, left=_seen(part.left, windows), right=_seen(part.right, windows))
+
+
+def epochs_of(plan: Plan, options: Mapping[str, Any], explain: Any) -> EpochResult:
+    """The result of a plan whose streams are cut."""
+    front: Any = import_module("matwin")
+    if not hasattr(front, "continuous_query"):
+        shown = "; ".join(f"{spec.source}: {spec.shown}, keep {spec.keep}" for spec in plan.streams)
+        raise InputError(
+            f"a query over streams that are cut ({shown}) runs epoch by epoch; that needs "
+            "matwin.continuous_query, which is not there yet"
+        )
+    for name in options:
+        if name not in OPTIONS:
+            raise InputError(f"a query over cut streams takes no {name}; {', '.join(OPTIONS)}")
+    sources = {scan.label: scan.source for scan in scans_of(plan) if scan.spec is not None}
+    keep: dict[str, int] = {}
+    for spec in plan.streams:
+        keep[spec.source] = max(spec.keep, keep.get(spec.source, 1))
+    query = front.continuous_query(
+        EpochSql(plan), sources, cut=_cut(plan.streams, front.cut), keep=keep, **options
+    )
+    return EpochResult(result_schema(plan), query, explain)
+
+
+def _cut(specs: tuple[StreamSpec, ...], cut: Any) -> Any:
+    """The one cut of all streams."""
+    first = specs[0]
+    columns = {spec.source: spec.column for spec in specs}
+    for spec in specs:
+        is_alike = (spec.kind, spec.width, spec.is_time) == (first.kind, first.width, first.is_time)
+        if not is_alike or columns[spec.source] != spec.column:
+            raise InputError(
+                f"{first.source} is {first.shown} and {spec.source} {spec.shown}: all streams of a "
+                "query are cut alike"
+            )
+    if first.kind == "count":
+        return cut.count(int(first.width))
+    if first.kind == "on_change":
+        return cut.on_change(columns)
+    if first.is_time:
+        return cut.every(shown_time(first.width), on=columns)
+    width = int(first.width) if first.width.denominator == 1 else float(first.width)
+    return cut.every(width, on=columns)

@@ -1,0 +1,136 @@
+"""Names in a query: which table and column each of them means.
+
+    from temp a bestmatch join hum b …        inputs: a (temp's columns), b (hum's columns)
+    where a.t > 3 and humidity > 4            a.t; b.humidity, which only b has
+
+As in DuckDB, names are compared without regard to case, an inner query's tables hide an outer's,
+and a name may also mean a column of the select list.  A name that several tables have is refused,
+with the place where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from sqlglot import exp
+
+from matwin.hints import did_you_mean
+from matwin.storage.names import listed
+
+from .errors import wrong
+from .recognise import Ref
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table of a from clause: what the query calls it, and its columns."""
+
+    alias: str
+    schema: pa.Schema
+    item: exp.Expr
+    """Where it stands in the from clause."""
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Its columns by their names in lower case."""
+        found: dict[str, str] = {}
+        for name in self.schema.names:
+            found.setdefault(name.lower(), name)
+        return found
+
+    def field(self, column: str) -> pa.Field:
+        """A column's name and type."""
+        return self.schema.field(column)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The inputs of one select that we join."""
+
+    text: str
+    inputs: tuple[Input, ...]
+    merged: frozenset[str]
+    """Columns that stand once, by USING, in lower case."""
+    aliases: frozenset[str]
+    """Names of the select list, in lower case."""
+
+    def input_of(self, alias: str) -> Input | None:
+        """The input of this name."""
+        return next((one for one in self.inputs if one.alias.lower() == alias.lower()), None)
+
+    def field(self, ref: Ref) -> pa.Field:
+        """The field of a column."""
+        found = self.input_of(ref[0])
+        assert found is not None, ref
+        return found.field(ref[1])
+
+    def resolve(self, column: exp.Column) -> Ref | None:
+        """The column that a name means here; None where it is nothing of these inputs."""
+        return self._parted(column)[0]
+
+    def length(self, column: exp.Column) -> int:
+        """How many of a name's parts name the column; the rest are fields within it."""
+        return self._parted(column)[1]
+
+    def _parted(self, column: exp.Column) -> tuple[Ref | None, int]:
+        parts = [part.name for part in column.parts]
+        table = self.input_of(parts[0]) if len(parts) > 1 else None
+        if table is not None:
+            name = table.names.get(parts[1].lower())
+            if name is None:
+                raise self._no_column(column, table, parts[1])
+            return (table.alias, name), 2
+        return self._bare(column, parts[0]), 1
+
+    def _bare(self, column: exp.Column, name: str) -> Ref | None:
+        having = [one for one in self.inputs if name.lower() in one.names]
+        if len(having) > 1 and name.lower() not in self.merged:
+            if name.lower() in self.aliases:
+                return None
+            said = " or ".join(f"{one.alias}.{one.names[name.lower()]}" for one in having)
+            message = f"{name!r} is ambiguous: {len(having)} tables have it; write {said}"
+            raise wrong(self.text, message, column)
+        return (having[0].alias, having[0].names[name.lower()]) if having else None
+
+    def _no_column(self, column: exp.Column, table: Input, name: str) -> Exception:
+        near = did_you_mean(name, table.schema.names)
+        message = f"{table.alias} has no column {name!r}{near}; it has {listed(table.schema.names)}"
+        return wrong(self.text, message, column)
+
+    def unknown(self, column: exp.Column) -> Exception:
+        """The error for a name that nothing in the query has."""
+        parts = [part.name for part in column.parts]
+        if len(parts) > 1:
+            aliases = [one.alias for one in self.inputs]
+            near = did_you_mean(parts[0], aliases)
+            message = (
+                f"there is no table {parts[0]!r} in this from clause{near}; there are "
+                f"{', '.join(aliases)}"
+            )
+            return wrong(self.text, message, column)
+        names = [name for one in self.inputs for name in one.schema.names]
+        near = did_you_mean(parts[0], names)
+        message = f"no table here has a column {parts[0]!r}{near}; there are {listed(names)}"
+        return wrong(self.text, message, column)
+
+
+def check_aliases(text: str, inputs: Iterable[Input], used: Iterable[exp.Column]) -> None:
+    """Refuse two tables of one name, and say what was meant where that can be seen."""
+    seen: dict[str, Input] = {}
+    for one in inputs:
+        if one.alias.lower() in seen:
+            raise wrong(text, _twice(one, list(inputs), used), one.item)
+        seen[one.alias.lower()] = one
+
+
+def _twice(one: Input, inputs: list[Input], used: Iterable[exp.Column]) -> str:
+    known = {other.alias.lower() for other in inputs}
+    nobody = [column.table for column in used if column.table and column.table.lower() not in known]
+    message = f"{one.alias} is the name of two tables; give one of them another"
+    if nobody and isinstance(one.item, exp.Table):
+        meant = nobody[0]
+        message += f": the query also speaks of {meant}, did you mean {one.item.name} {meant}?"
+    return message

@@ -1,0 +1,133 @@
+"""The prompt on a terminal: history, several lines, colours and completion, by prompt_toolkit."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from matwin.text import escaped
+
+from ..extras import needed
+from .catalog import Catalog
+from .complete import KEYWORDS, completions
+from .shell import Shell, is_complete
+
+needed("prompt_toolkit")
+
+from prompt_toolkit import PromptSession  # noqa: E402
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion  # noqa: E402
+from prompt_toolkit.document import Document  # noqa: E402
+from prompt_toolkit.filters import Condition  # noqa: E402
+from prompt_toolkit.formatted_text import StyleAndTextTuples  # noqa: E402
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory  # noqa: E402
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent  # noqa: E402
+from prompt_toolkit.lexers import Lexer  # noqa: E402
+from prompt_toolkit.styles import Style  # noqa: E402
+
+WORDS = frozenset(word for phrase in KEYWORDS for word in phrase.split()) | {"mindist", "mincost"}
+STYLE = Style.from_dict({
+    "keyword": "ansiblue bold", "string": "ansigreen", "number": "ansicyan",
+    "comment": "ansibrightblack", "command": "ansimagenta",
+})  # fmt: skip
+_TOKENS = re.compile(
+    r"(?P<comment>--.*$)|(?P<string>'[^']*'?)|(?P<number>\b\d+(?:\.\d+)?\b)|(?P<word>\w+)|(?P<rest>.)"
+)
+
+
+class Colours(Lexer):
+    """Keywords, strings, numbers and comments in colours."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """The colours of each line."""
+        return lambda number: coloured(document.lines[number])
+
+
+def coloured(line: str) -> StyleAndTextTuples:
+    """A line in pieces, each with its colour."""
+    if line.startswith("."):
+        return [("class:command", line)]
+    pieces: StyleAndTextTuples = []
+    for found in _TOKENS.finditer(line):
+        kind = found.lastgroup
+        if kind == "word":
+            kind = "keyword" if found[0].lower() in WORDS else "rest"
+        pieces.append(("" if kind == "rest" else f"class:{kind}", found[0]))
+    return pieces
+
+
+class Words(Completer):
+    """What may follow, as `complete.py` knows."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        """The completions at the cursor."""
+        text = document.text_before_cursor
+        begun = (
+            re.search(r"'([^']*)$", text) if text.count("'") % 2 else re.search(r"[\w.]*$", text)
+        )
+        length = 0 if begun is None else len(begun[1] if begun.re.groups else begun[0])
+        for word, kind in completions(text, document.text, self._shell.catalog):
+            yield Completion(word, start_position=-length, display_meta=kind)
+
+
+def _keys() -> KeyBindings:
+    """Enter ends a query that is complete, and begins another line of one that is not."""
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=Condition(lambda: True))
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def history_file() -> Path:
+    """Where queries are remembered."""
+    given = os.environ.get("MATWIN_HISTORY")
+    if given is not None:
+        return Path(given)
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "matwin" / "sql_history"
+
+
+def _history() -> History:
+    path = history_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_CREAT | os.O_APPEND, 0o600)
+        os.close(descriptor)
+    except OSError:
+        return InMemoryHistory()  # nothing to remember it in
+    return FileHistory(str(path))
+
+
+def prompt(catalog: Catalog, options: dict[str, Any]) -> int:
+    """Take queries until somebody leaves."""
+    shell = Shell(catalog, options)
+    session: PromptSession[str] = PromptSession(
+        history=_history(), lexer=Colours(), completer=Words(shell), style=STYLE, multiline=True,
+        key_bindings=_keys(), prompt_continuation="   ...> ", complete_while_typing=True,
+    )  # fmt: skip
+    print("MatWin SQL. A query ends with a semicolon; .help lists commands.")
+    names = ", ".join(map(escaped, sorted(catalog.names())))
+    if names:
+        print(f"tables: {names}")
+    while not shell.is_done:
+        try:
+            shell.take(session.prompt("matwin> "))
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            break
+    return 0

@@ -1,0 +1,272 @@
+"""A plan, run: our joins give streams, which DuckDB reads as tables.
+
+    sources ─▶ views ─▶ joins ─▶ registered in a cursor ─▶ DuckDB ─▶ batches ─▶ Result
+
+Each table of DuckDB's text is opened anew whenever DuckDB scans it, so that a query that needs it
+twice gets its rows twice, or the error of a source that can be read once.  Nothing runs before
+the first batch is asked for.
+
+Where a query is the joined rows and nothing else, DuckDB is not asked.  Live joins with a rest that
+looks at single rows are handed to DuckDB batch by batch: it would otherwise collect rows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from matwin.asof import asof_join
+from matwin.bestmatch import bestmatch_join
+from matwin.operators.epsilon import epsilon_join
+from matwin.operators.wjoin.join import window_join
+from matwin.options import JoinOptions, options_of
+from matwin.report import Report
+from matwin.result import Result
+from matwin.sources import Source
+from matwin.storage.errors import InputError, MatwinError
+from matwin.streams import is_live
+
+from .arguments import (
+    asof_arguments,
+    best_arguments,
+    near_arguments,
+    window_arguments,
+    window_columns,
+)
+from .engine import cursor, open_database
+from .nodes import Asof, Best, Derived, Near, Part, Plan, Scan, Windowed, columns_of, inner_parts
+from .views import view_of
+
+BATCH_ROWS = 65_536
+DUCKDB_SHARE = 0.25
+"""What DuckDB has of a budget that is given; the joins share the rest."""
+
+
+@dataclass
+class Runner:
+    """Runs one plan."""
+
+    plan: Plan
+    options: JoinOptions
+    report: Report
+    failures: list[BaseException] = field(default_factory=list)
+    """What went wrong in our own code while DuckDB was reading from it."""
+
+    # ── parts ────────────────────────────────────────────────────────────────────────────────
+
+    def source(self, part: Part) -> object:
+        """A part as a join's input."""
+        if isinstance(part, Scan):
+            return view_of(part)
+        if isinstance(part, Derived):
+            return self.duckdb(part.sql, part.schema)
+        return self.joined(part)
+
+    def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """A part's rows."""
+        found = self.source(part)
+        if isinstance(found, Source):
+            return found.batches()
+        return iter(found)  # type: ignore[call-overload, no-any-return]
+
+    def joined(self, part: Part) -> Result:
+        """A join, not yet started."""
+        options = self._options(part)
+        match part:
+            case Best():
+                left, right = self.source(part.left), self.source(part.right)
+                return bestmatch_join(left, right, **best_arguments(part), **options)
+            case Near():
+                left, right = self.source(part.left), self.source(part.right)
+                return epsilon_join(left, right, **near_arguments(part), **options)
+            case Asof():
+                left, right = self.source(part.left), self.source(part.right)
+                return asof_join(
+                    left, right, ordered=False, suffixes=("", "_right"), **asof_arguments(part),
+                    **options,
+                )  # fmt: skip
+            case Windowed():
+                return self._windowed(part, options)
+        raise AssertionError(part)
+
+    def _windowed(self, part: Windowed, options: Any) -> Result:
+        streams = {name: self.source(one) for name, one in part.streams}
+        found = window_join(streams, **window_arguments(part), **options)
+        names = window_columns(part)
+        fields = [found.schema.field(theirs).with_name(ours) for ours, theirs in names.items()]
+        schema = pa.schema(fields)
+
+        def renamed() -> Iterator[pa.RecordBatch]:
+            for batch in found:
+                columns = [batch.column(theirs) for theirs in names.values()]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        return Result(schema, renamed(), found.report, found.explain)
+
+    def _options(self, part: Part) -> Any:
+        """The options of a join; only the outermost one tells what it does."""
+        given = dict(self.options)
+        if part is not self._outermost:
+            for name in ("trace", "progress", "report", "max_output_rows"):
+                given.pop(name, None)
+        else:
+            given["report"] = self.report
+        if given.get("memory") is not None:
+            budget = options_of("sql", {"memory": given["memory"]}).budget_bytes
+            count = sum(1 for _ in joins_of(self.plan))
+            given["memory"] = int(budget * (1 - DUCKDB_SHARE) / max(1, count))
+        return given
+
+    @property
+    def _outermost(self) -> Part | None:
+        return next(joins_of(self.plan), None)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether rows should leave as soon as they are found."""
+        return is_live(part.source for part in scans_of(self.plan))
+
+    # ── DuckDB ───────────────────────────────────────────────────────────────────────────────
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The result."""
+        if self.plan.direct is not None:
+            return self._direct(*self.plan.direct, schema)
+        if self.plan.is_rowwise and self.is_live and len(self.plan.parts) == 1:
+            return self._by_batches(schema)
+        return self.duckdb(self.plan.sql, schema)
+
+    def _direct(
+        self, name: str, columns: tuple[str, ...], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches(self.plan.parts[name]):
+            arrays = [batch.column(column) for column in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _by_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        ((name, part),) = self.plan.parts.items()
+        asked = self._cursor()
+        for batch in self.batches(part):
+            asked.register(name, pa.Table.from_batches([batch]))
+            for made in asked.sql(self.plan.sql).to_arrow_table().to_batches():
+                yield fitted(made, schema)
+
+    def duckdb(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a query of DuckDB's, a batch at a time."""
+        asked = self._cursor()
+        try:
+            for name, part in self.plan.parts.items():
+                if name in sql:
+                    asked.register(name, Reopened(self, part))
+            reader = asked.sql(sql).to_arrow_reader(BATCH_ROWS)
+            try:
+                for batch in reader:
+                    if batch.num_rows:
+                        yield fitted(batch, schema)
+            finally:
+                reader.close()
+        except MatwinError:
+            raise
+        except Exception as error:
+            raise self._meant(error) from error
+        finally:
+            asked.close()
+
+    def _meant(self, error: Exception) -> BaseException:
+        """Our own error, where DuckDB only tells that reading failed."""
+        if self.failures:
+            return self.failures[-1]
+        if type(error).__module__.split(".")[0] in ("duckdb", "_duckdb"):
+            return InputError(f"DuckDB: {str(error).splitlines()[0]}")
+        return error
+
+    def _cursor(self) -> Any:
+        memory, scratch = self.options.get("memory"), self.options.get("scratch")
+        if memory is None:
+            return cursor()
+        budget = options_of("sql", {"memory": memory}).budget_bytes
+        return open_database(int(budget * DUCKDB_SHARE), scratch)
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A part as a table of DuckDB's: whoever scans it starts it anew."""
+
+    runner: Runner
+    part: Part
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return pa.schema(columns_of(self.part))
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        schema = self.schema
+        batches = self._guarded(lambda: self.runner.batches(self.part), schema)
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _guarded(
+        self, make: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in make():
+                yield fitted(batch, schema)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.runner.failures.append(error)
+            raise
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch under a schema of as many columns."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        column if column.type == wanted.type else column.cast(wanted.type)
+        for column, wanted in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def joins_of(plan: Plan) -> Iterator[Part]:
+    """The joins of ours in a plan, outermost first."""
+    waiting: list[Part] = [
+        part for part in plan.parts.values() if not isinstance(part, Scan | Derived)
+    ]
+    while waiting:
+        part = waiting.pop(0)
+        if not isinstance(part, Scan | Derived):
+            yield part
+        waiting += inner_parts(part)
+
+
+def scans_of(plan: Plan) -> Iterator[Scan]:
+    """Everything that a plan reads."""
+    waiting = list(plan.parts.values())
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Scan):
+            yield part
+        waiting += inner_parts(part)
+
+
+def result_schema(plan: Plan) -> pa.Schema:
+    """The columns of the result: those of the join itself where DuckDB has nothing to do."""
+    if plan.direct is None:
+        return plan.schema
+    name, columns = plan.direct
+    fields: Mapping[str, pa.Field] = {one.name: one for one in columns_of(plan.parts[name])}
+    return pa.schema(
+        [
+            fields[column].with_name(called).with_nullable(True)
+            for column, called in zip(columns, plan.schema.names, strict=True)
+        ]
+    )

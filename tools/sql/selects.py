@@ -1,0 +1,584 @@
+"""One select with joins of ours: what they are, and how the rest of the select is rewritten.
+
+select a.x, avg(b.y) from temp a bestmatch join hum b on … where abs(…) <= 5 and b.y > 3 …
+  items     temp a; bestmatch join hum b
+  chosen    Branch(bestmatch, [Leaf a, Leaf b])         `choose.py`, `windows.py`
+  pushed    conditions on one leaf, where that means the same
+  emitted   a part of the plan, called __matwin_3
+  edited    select __matwin_3."a.x" AS "x", avg(__matwin_3."b.y")
+            from __matwin_3 where true and __matwin_3."b.y" > 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from .choose import Chooser
+from .conditions import Condition, conditions_of
+from .dialect import BESTMATCH, SPAN, WINDOWS, Windows, span_of
+from .emit import Emitter
+from .errors import Place, place_of, wrong
+from .names import Input, Scope, check_aliases
+from .nodes import Note, Scan, joined_name
+from .recognise import Distance, Ref
+from .tree import Branch, Leaf, Operand
+from .windows import WindowChooser
+
+if TYPE_CHECKING:
+    from .planner import Planner
+
+COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+CLAUSES = (
+    "group", "having", "qualify", "distinct", "order", "limit", "offset", "sample", "with_",
+    "windows", "laterals", "kind", "hint", "operation_modifiers",
+)  # fmt: skip
+
+
+def items_of(select: exp.Select) -> list[exp.Expr]:
+    """The from clause: its first item, then its joins."""
+    clause = select.args.get("from_")
+    if clause is None:
+        return []
+    return [clause.this, *(select.args.get("joins") or [])]
+
+
+def table_of(item: exp.Expr) -> exp.Expr:
+    """What is joined by an item."""
+    return item.this if isinstance(item, exp.Join) else item
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Joins of ours, how many items of the from clause they are, and what is left of ON clauses."""
+
+    operand: Operand
+    taken: list[exp.Expr]
+    rest: list[exp.Expr]
+    residue: list[Condition] = field(default_factory=list)
+
+
+class SelectPlanner:
+    """Plans the joins of one select."""
+
+    def __init__(self, planner: Planner, select: exp.Select) -> None:
+        self.planner, self.select, self.text = planner, select, planner.text
+        self.items = items_of(select)
+        self.inputs: list[Input | None] = []
+        self.scope: Scope
+        self.where: list[Condition] = []
+        self.on: list[Condition] = []
+        self._owners: dict[int, Ref | None] = {}
+
+    def plan(self) -> None:
+        """Plan the joins, if there are any for us."""
+        if not self._is_ours():
+            return
+        self._bind()
+        windows = self.select.args.get(WINDOWS)
+        clause = self.select.args.get("where")
+        self.where = conditions_of(clause.this if clause else None, self.owner)
+        chosen = self._windowed(windows) if windows else self._chain()
+        self._edit_lengths()
+        if isinstance(chosen.operand, Leaf):
+            return
+        self._push_down(chosen)
+        needed = self._needed(chosen)
+        part = Emitter(self.planner, self.scope, needed).part(chosen.operand)
+        name = self.planner.new_name()
+        self.planner.parts[name] = part
+        self._edit(chosen, name)
+        self._tell(chosen)
+
+    def _is_ours(self) -> bool:
+        """Whether there may be a join for us."""
+        joins = [item for item in self.items if isinstance(item, exp.Join)]
+        if self.select.args.get(WINDOWS) or any(join.kind == BESTMATCH for join in joins):
+            return True
+        clauses = [self.select.args.get("where"), *(join.args.get("on") for join in joins)]
+        compares = any(one.find(*COMPARISONS) for one in clauses if one is not None)
+        return bool(joins) and (compares or any(join.method == "ASOF" for join in joins))
+
+    # ── names ────────────────────────────────────────────────────────────────────────────────
+
+    def _bind(self) -> None:
+        self.inputs = [self.planner.input_of(table_of(item)) for item in self.items]
+        known = [one for one in self.inputs if one is not None]
+        check_aliases(self.text, known, self.select.find_all(exp.Column))
+        merged = {
+            name.name.lower()
+            for item in self.items
+            if isinstance(item, exp.Join)
+            for name in item.args.get("using") or ()
+        }
+        named = (exp.Alias, exp.Column)
+        aliases = {
+            one.alias_or_name.lower() for one in self.select.expressions
+            if isinstance(one, named) and (one.alias or one.args.get("table"))
+        }  # fmt: skip
+        self.scope = Scope(self.text, tuple(known), frozenset(merged), frozenset(aliases))
+
+    def owner(self, column: exp.Column) -> Ref | None:
+        """The column of this select's inputs that a name means."""
+        if id(column) not in self._owners:
+            self._owners[id(column)] = self._owner(column)
+        return self._owners[id(column)]
+
+    def _owner(self, column: exp.Column) -> Ref | None:
+        if isinstance(column.this, exp.Star):
+            return None
+        node, is_ordering = column.parent, False
+        while node is not None and node is not self.select:
+            if isinstance(node, exp.Select) and self._has(node, column):
+                return None
+            is_ordering = is_ordering or isinstance(node, exp.Order)
+            node = node.parent
+        if is_ordering and not column.table and column.name.lower() in self.scope.aliases:
+            return None
+        found = self.scope.resolve(column)
+        is_alias = not column.table and column.name.lower() in self.scope.aliases
+        if found is None and not is_alias:
+            self.planner.unknown.append((self.scope, column))
+        return found
+
+    def _has(self, select: exp.Select, column: exp.Column) -> bool:
+        """Whether an inner select has something of this name itself."""
+        first = column.parts[0].name.lower()
+        for item in items_of(select):
+            table = table_of(item)
+            if table.alias_or_name.lower() == first:
+                return True
+            if len(column.parts) == 1:
+                found = self.planner.input_of(table)
+                if found is None or first in found.names:
+                    return True
+        return any(one.alias.lower() == first for one in select.expressions if one.alias)
+
+    # ── choice ───────────────────────────────────────────────────────────────────────────────
+
+    def _chain(self) -> Chosen:
+        """Joins from left to right, as far as they are for us."""
+        render = self.planner.naming.rendered
+        chooser = Chooser(self.text, self.scope, self.planner.catalog, self.where, render)
+        items, inputs = self._ordered()
+        first = inputs[0]
+        if first is None:
+            self._refuse_unknown(items)
+            return Chosen(Leaf([], []), [], items)
+        operand: Operand = Leaf([first], [items[0]])
+        chosen = Chosen(operand, [items[0]], [])
+        for number, join in enumerate(items[1:], 1):
+            assert isinstance(join, exp.Join)
+            given = inputs[number]
+            made, residue = self._one(chooser, join, operand, given)
+            if made is not None:
+                chosen = Chosen(
+                    made, items[: number + 1], items[number + 1 :],
+                    [*chosen.residue, *residue],
+                )  # fmt: skip
+                operand = made
+            elif isinstance(operand, Branch) or given is None:
+                self._refuse_unknown(items[number:])
+                break
+            else:
+                operand = self._with(operand, join, given)
+        return chosen if isinstance(chosen.operand, Branch) else Chosen(operand, [], items)
+
+    def _ordered(self) -> tuple[list[exp.Expr], list[Input | None]]:
+        """The items in an order in which each is connected with those before it, if all of them
+        are joined by commas: DuckDB would choose its own order too."""
+        items, inputs = self.items, self.inputs
+        if len(items) < 3 or None in inputs or not all(map(_is_comma, items[1:])):
+            return items, inputs
+        order, waiting = [0], list(range(1, len(items)))
+        while waiting:
+            there = {one.alias for n in order if (one := inputs[n]) is not None}
+            following = min(waiting, key=lambda n: (self._connection(n, there), n))
+            waiting.remove(following)
+            order.append(following)
+        return [items[n] for n in order], [inputs[n] for n in order]
+
+    def _connection(self, number: int, there: set[str]) -> int:
+        """0 where a distance connects an item with others, 1 for any condition, 2 for none."""
+        given = self.inputs[number]
+        assert given is not None
+        ranks = [
+            int(one.distance is None or one.distance.is_key)
+            for one in self.where
+            if given.alias in one.aliases
+            and one.aliases <= there | {given.alias} and len(one.aliases) > 1
+        ]  # fmt: skip
+        return min(ranks, default=2)
+
+    def _one(
+        self, chooser: Chooser, join: exp.Join, left: Operand, given: Input | None
+    ) -> tuple[Branch | None, list[Condition]]:
+        """The join of ours that a join clause is, and what is left of its ON clause."""
+        if given is None:
+            return None, []
+        right = Leaf([given], [join.this])
+        if join.kind == BESTMATCH:
+            return chooser.bestmatch(join, left, right), []
+        on = conditions_of(join.args.get("on"), self.owner)
+        self.on += on
+        made: Branch | str | None
+        if join.method == "ASOF":
+            made = chooser.asof(join, left, right, on)
+        else:
+            made = chooser.near(join, left, right, on)
+        if isinstance(made, str):
+            kind = "as-of join" if join.method == "ASOF" else "range join"
+            self.planner.notes.append(Note("duckdb", f"{kind} with {given.alias}", made))
+        if not isinstance(made, Branch):
+            return None, []
+        residue = [one for one in on if one.outcome is None and made.kind == "range"]
+        return made, residue
+
+    def _with(self, operand: Leaf, join: exp.Join, given: Input) -> Leaf:
+        """Another table that DuckDB joins first."""
+        is_inner = not join.side and (join.kind or "INNER") in ("INNER", "CROSS")
+        is_outer = operand.is_outer or not is_inner or bool(join.method)
+        return Leaf([*operand.inputs, given], [*operand.items, join], [], is_outer)
+
+    def _edit_lengths(self) -> None:
+        """Let DuckDB understand the distance of two times in conditions that are left to it."""
+        planner = self.planner
+        for one in [*self.where, *self.on]:
+            if one.outcome is None and one.distance is not None and self._is_clock(one.distance):
+                for node in one.node.find_all(exp.Abs):
+                    place = Place(node.meta["start"], node.meta["end"])
+                    planner.edits.replace(place, planner.target.abs_name)
+                    planner.naming.replace(place, planner.target.abs_name)
+
+    def _is_clock(self, distance: Distance) -> bool:
+        return any(
+            pa.types.is_timestamp(self.scope.field(ref).type)
+            for ref in (distance.left, distance.right)
+        )
+
+    def _refuse_unknown(self, items: list[exp.Expr]) -> None:
+        """Refuse a bestmatch join that can't be reached."""
+        for item in items:
+            if isinstance(item, exp.Join) and item.kind == BESTMATCH:
+                message = (
+                    "what stands before this bestmatch join can't be its left side; put it in a "
+                    "subquery: from (select … ) a bestmatch join …"
+                )
+                raise wrong(self.text, message, item)
+
+    def _windowed(self, windows: Windows) -> Chosen:
+        """The window join of the select; other tables of the from clause stay."""
+        sources: dict[str, object] = {}
+        for one in self.scope.inputs:
+            part = self.planner.parts.get(self.planner.scans.get(id(one.item), ""))
+            sources[one.alias] = part.source if isinstance(part, Scan) else None
+        chooser = WindowChooser(self.text, self.scope, self.planner.catalog, windows, sources)
+        names = chooser.streams()
+        taken = [item for item, one in zip(self.items, self.inputs, strict=True)
+                 if one is not None and one.alias in names]  # fmt: skip
+        on: list[Condition] = []
+        for item in self.items:
+            if isinstance(item, exp.Join):
+                self._check_plain(item)
+                if item in taken:
+                    on += conditions_of(item.args.get("on"), self.owner)
+        self.on = on
+        leaves = [Leaf([one], [one.item]) for one in self.scope.inputs if one.alias in names]
+        branch = chooser.branch(leaves, [*self.where, *on])
+        rest = [item for item in self.items if not any(item is one for one in taken)]
+        return Chosen(branch, taken, rest, [one for one in on if one.outcome is None])
+
+    def _check_plain(self, join: exp.Join) -> None:
+        if join.side or join.method or join.kind not in ("", None, "INNER", "CROSS"):
+            message = "streams with windows are joined by commas, or by inner joins"
+            raise wrong(self.text, message, join)
+        if join.args.get("using"):
+            message = "write the keys as conditions here: where a.k = b.k"
+            raise wrong(self.text, message, join)
+
+    # ── below and after ──────────────────────────────────────────────────────────────────────
+
+    def _push_down(self, chosen: Chosen) -> None:
+        """Let filters go below the joins where that means the same."""
+        if any(
+            isinstance(item, exp.Join) and item.side in ("RIGHT", "FULL") for item in chosen.rest
+        ):
+            return  # rows without a partner come later, and must be filtered then
+        render = self.planner.naming.rendered
+        chooser = Chooser(self.text, self.scope, self.planner.catalog, self.where, render)
+        for one in [*self.where, *chosen.residue]:
+            if one.outcome is None and one.is_movable:
+                leaf = chosen.operand.takes_filter(one.aliases)
+                if leaf is not None:
+                    chooser.push(one, leaf)
+
+    def _needed(self, chosen: Chosen) -> set[Ref]:
+        """The columns that the rest of the select needs."""
+        found: set[Ref] = set()
+        for column in self._columns(chosen):
+            ref = self.owner(column)
+            if ref is not None:
+                found.add(ref)
+        for projection in self.select.expressions:
+            left_out = _left_out(_star(projection))
+            for one in self._starred(projection):
+                found |= {
+                    (one.alias, name) for name in one.schema.names
+                    if not _is_left_out(left_out, one.alias, name)
+                }  # fmt: skip
+        return found
+
+    def _columns(self, chosen: Chosen) -> Iterator[exp.Column]:
+        """The names outside of what the joins have taken."""
+        gone = {id(item) for item in chosen.taken}
+        conditions = [*self.where, *chosen.residue]
+        gone |= {id(one.node) for one in conditions if one.outcome is not None}
+        kept = {id(one.node) for one in chosen.residue if one.outcome is None}
+        windows = self.select.args.get(WINDOWS)
+        for column in self.select.find_all(exp.Column):
+            if _is_of_star(column):
+                continue
+            node: exp.Expr | None = column
+            while node is not None and node is not self.select:
+                if id(node) in kept:
+                    yield column
+                    break
+                if id(node) in gone or node is windows:
+                    break
+                node = node.parent
+            else:
+                yield column
+
+    def _starred(self, projection: exp.Expr) -> list[Input]:
+        """The inputs whose columns a star stands for."""
+        star = _star(projection)
+        if star is None:
+            return []
+        table = projection.table if isinstance(projection, exp.Column) else ""
+        if not table:
+            return list(self.scope.inputs)
+        found = self.scope.input_of(table)
+        return [] if found is None else [found]
+
+    # ── text ─────────────────────────────────────────────────────────────────────────────────
+
+    def _edit(self, chosen: Chosen, name: str) -> None:
+        """Replace what the joins have taken, and rename columns."""
+        planner, select = self.planner, self.select
+        ours = {alias for leaf in chosen.operand.leaves() for alias in leaf.aliases}
+        for column in self._columns(chosen):
+            self._rename(column, name, ours)
+        self._edit_stars(name, ours)
+        for one in self.where:
+            if one.outcome is not None:
+                planner.edits.replace(one.place, "true")
+                planner.naming.replace(one.place, "true")
+        windows = select.args.get(WINDOWS)
+        if windows is not None:
+            planner.edits.replace(span_of(windows), "")
+            planner.naming.replace(span_of(windows), "")
+        place = self._from_place(chosen)
+        implied = self._implied_select(name, ours)
+        planner.naming.replace(place, implied[1] + self._naming_from(chosen))
+        planner.edits.replace(place, implied[0] + self._from(chosen, name))
+        self._note_direct(chosen, name, ours)
+
+    def _rename(self, column: exp.Column, name: str, ours: set[str]) -> None:
+        ref = self.owner(column)
+        if ref is None or ref[0] not in ours:
+            return
+        length = self.scope.length(column)
+        places = [place_of(part) for part in column.parts[:length]]
+        first, last = places[0], places[-1]
+        assert first is not None and last is not None
+        text = f"{name}.{self.planner.target.quoted(joined_name(ref))}"
+        is_bare = any(column is one for one in self.select.expressions)
+        if is_bare and length == len(column.parts):
+            text += f" AS {self.planner.target.quoted(ref[1])}"
+        self.planner.edits.replace(Place(first.start, last.end), text)
+
+    def _edit_stars(self, name: str, ours: set[str]) -> None:
+        for projection in self.select.expressions:
+            star = _star(projection)
+            if star is None:
+                self._refuse_inner_stars(projection)
+            elif SPAN in projection.meta:
+                table = projection.table if isinstance(projection, exp.Column) else ""
+                found = self.scope.input_of(table) if table else None
+                if not table or (found is not None and found.alias in ours):
+                    text = self._expanded(projection, star, name, ours)
+                    self.planner.edits.replace(span_of(projection), text)
+
+    def _refuse_inner_stars(self, projection: exp.Expr) -> None:
+        for star in projection.find_all(exp.Star, exp.Columns):
+            if (
+                not isinstance(star.parent, exp.Count)
+                and star.find_ancestor(exp.Select) is self.select
+            ):
+                message = "beside a join of MatWin's, name the columns here"
+                raise wrong(self.text, message, projection)
+
+    def _expanded(self, projection: exp.Expr, star: exp.Star, name: str, ours: set[str]) -> str:
+        """The columns that a star stands for."""
+        left_out = _left_out(star)
+        renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
+        replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or ()}
+        pieces, seen = [], set()
+        for one in self._starred(projection):
+            if one.alias not in ours:
+                if left_out or renamed or replaced:
+                    raise wrong(self.text, f"name the columns of {one.alias} here", projection)
+                pieces.append(f"{self.planner.target.quoted(one.alias)}.*")
+                continue
+            for column in one.schema.names:
+                low = column.lower()
+                is_merged = low in self.scope.merged and low in seen
+                if is_merged or _is_left_out(left_out, one.alias, column):
+                    continue
+                seen.add(low)
+                text = f"{name}.{self.planner.target.quoted(joined_name((one.alias, column)))}"
+                if low in replaced:
+                    text = self.planner.edits.rendered(span_of(replaced[low]))
+                pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, column))}")
+        return ", ".join(pieces) or "NULL"
+
+    def _implied_select(self, name: str, ours: set[str]) -> tuple[str, str]:
+        """The select list of a query that begins with `from` and has none."""
+        for projection in self.select.expressions:
+            star = _star(projection)
+            if star is not None and SPAN not in projection.meta:
+                return f"SELECT {self._expanded(projection, star, name, ours)} ", ""
+        return "", ""
+
+    def _from_place(self, chosen: Chosen) -> Place:
+        start = span_of(self.select.args["from_"]).start
+        last = chosen.taken if self._is_prefix(chosen) else self.items
+        return Place(start, max(span_of(item).end for item in last))
+
+    def _is_prefix(self, chosen: Chosen) -> bool:
+        """Whether what is taken are the first items."""
+        firsts = zip(chosen.taken, self.items, strict=False)
+        return all(taken is item for taken, item in firsts)
+
+    def _from(self, chosen: Chosen, name: str) -> str:
+        left = [one for one in chosen.residue if one.outcome is None]
+        text = f"FROM {name}"
+        if left:
+            conditions = " AND ".join(f"({self.planner.edits.rendered(one.place)})" for one in left)
+            text = f"FROM (SELECT * FROM {name} WHERE {conditions}) AS {name}"
+        return text + self._others(chosen)
+
+    def _naming_from(self, chosen: Chosen) -> str:
+        """Tables without rows in the place of what is joined, all in their order: that of a star's
+        columns."""
+        planner, pieces = self.planner, []
+        taken = {id(item) for item in chosen.taken}
+        for item, one in zip(self.items, self.inputs, strict=True):
+            if id(item) not in taken:
+                if self._is_prefix(chosen):
+                    break
+                pieces.append(("", planner.naming.rendered(span_of(table_of(item)))))
+            elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
+                stand_in = planner.new_name()
+                planner.stand_ins[stand_in] = one.schema
+                named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
+                using = item.args.get("using") or ()
+                keys = ", ".join(planner.target.quoted(key.name) for key in using)
+                pieces.append((keys, named))
+        text = f"FROM {pieces[0][1]}"
+        for keys, named in pieces[1:]:
+            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
+        return text
+
+    def _others(self, chosen: Chosen) -> str:
+        """Tables that stood among those that we join."""
+        render = self.planner.edits.rendered
+        if self._is_prefix(chosen):
+            self._check_later(chosen)
+            return ""
+        pieces = []
+        for item in chosen.rest:
+            on = item.args.get("on") if isinstance(item, exp.Join) else None
+            clause = f" ON {render(span_of(on))}" if on is not None else " ON true"
+            pieces.append(f" JOIN {render(span_of(table_of(item)))}{clause}")
+        return "".join(pieces)
+
+    def _check_later(self, chosen: Chosen) -> None:
+        for item in chosen.rest:
+            if isinstance(item, exp.Join) and (item.args.get("using") or item.method == "NATURAL"):
+                message = "after a join of MatWin's, write the condition: on a.k = b.k"
+                raise wrong(self.text, message, item)
+
+    def _note_direct(self, chosen: Chosen, name: str, ours: set[str]) -> None:
+        """Note where the joined rows are the result already."""
+        select = self.select
+        is_whole = select is self.planner.tree and not chosen.rest
+        left = [one for one in [*self.where, *chosen.residue] if one.outcome is None]
+        if not is_whole or left or any(select.args.get(one) for one in CLAUSES):
+            return
+        found: list[str] = []
+        for projection in select.expressions:
+            star = _star(projection)
+            bare = projection.this if isinstance(projection, exp.Alias) else projection
+            if star is not None:
+                if any(star.args.get(one) for one in ("except_", "rename", "replace")):
+                    return
+                seen: set[str] = set()
+                for one in self._starred(projection):
+                    for column in one.schema.names:
+                        if not (column.lower() in self.scope.merged and column.lower() in seen):
+                            seen.add(column.lower())
+                            found.append(joined_name((one.alias, column)))
+                continue
+            ref = self.owner(bare) if isinstance(bare, exp.Column) else None
+            if ref is None or self.scope.length(bare) != len(bare.parts):
+                return
+            found.append(joined_name(ref))
+        self.planner.direct = (name, tuple(found))
+
+    def _tell(self, chosen: Chosen) -> None:
+        for one in [*self.where, *chosen.residue]:
+            text = " ".join(self.text[one.place.start : one.place.end + 1].split())
+            self.planner.notes.append(Note(one.outcome or "after", text))
+
+
+def _star(projection: exp.Expr) -> exp.Star | None:
+    if isinstance(projection, exp.Star):
+        return projection
+    if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
+        return projection.this
+    return None
+
+
+def _left_out(star: exp.Star | None) -> set[tuple[str, str]]:
+    """The columns that a star leaves out: their table, if it is named, and their name."""
+    given = (star.args.get("except_") if star is not None else None) or ()
+    return {
+        (one.table.lower() if isinstance(one, exp.Column) else "", one.name.lower())
+        for one in given
+    }
+
+
+def _is_left_out(left_out: set[tuple[str, str]], alias: str, name: str) -> bool:
+    return bool({("", name.lower()), (alias.lower(), name.lower())} & left_out)
+
+
+def _is_of_star(column: exp.Column) -> bool:
+    """Whether a name stands in EXCLUDE or RENAME, and is no value."""
+    node: exp.Expr = column
+    while node.parent is not None and not isinstance(node, exp.Select):
+        if isinstance(node.parent, exp.Star):
+            return node.arg_key in ("except_", "rename")
+        node = node.parent
+    return False
+
+
+def _is_comma(item: exp.Expr) -> bool:
+    """Whether an item is joined by a comma, or by a cross join."""
+    given = ("on", "using", "side", "method")
+    plain = item.args.get("kind") in (None, "", "CROSS")
+    return plain and not any(item.args.get(one) for one in given)
