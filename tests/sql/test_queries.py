@@ -302,3 +302,16 @@ def test_other_tables_stay_beside_a_join_in_the_middle() -> None:
         "note_2",
     ]
     assert result.to_arrow()["percent"].to_pylist() == [40, 50]
+
+
+@pytest.mark.parametrize("library", ["sqlglot", "duckdb"])
+def test_a_missing_library_is_told_with_its_extra(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(
+        matwin.InputError, match=rf"{library} is missing here: pip install 'matwin\["
+    ):
+        matwin.sql("select 1")
