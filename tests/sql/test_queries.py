@@ -315,3 +315,13 @@ def test_a_missing_library_is_told_with_its_extra(
         matwin.InputError, match=rf"{library} is missing here: pip install 'matwin\["
     ):
         matwin.sql("select 1")
+
+
+def test_an_equality_on_an_attribute_is_a_tolerance_of_nothing() -> None:
+    query = """
+        select a.t from a left bestmatch join b on a.t mindist b.t, a.celsius mindist b.percent
+        where a.t = b.t and a.note <> b.note
+    """
+    result = matwin.sql(query, a=TEMP, b=HUM)
+    assert "a.t mindist b.t: ±0" in result.explain()
+    assert result.to_arrow()["t"].to_pylist() == [5]

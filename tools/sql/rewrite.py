@@ -64,6 +64,9 @@ class Rewriter:
 
     def _rename(self, column: exp.Column) -> None:
         ref = self.of.owner(column)
+        if ref is None and len(column.parts) == 1 and self.scope.input_of(column.name) is not None:
+            message = f"{column.name} is a whole row; beside a join of MatWin's, name its columns"
+            raise wrong(self.text, message, column)
         if ref is None or ref[0] not in self.ours:
             return
         length = self.scope.length(column)
