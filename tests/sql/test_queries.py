@@ -302,3 +302,26 @@ def test_other_tables_stay_beside_a_join_in_the_middle() -> None:
         "note_2",
     ]
     assert result.to_arrow()["percent"].to_pylist() == [40, 50]
+
+
+@pytest.mark.parametrize("library", ["sqlglot", "duckdb"])
+def test_a_missing_library_is_told_with_its_extra(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(
+        matwin.InputError, match=rf"{library} is missing here: pip install 'matwin\["
+    ):
+        matwin.sql("select 1")
+
+
+def test_an_equality_on_an_attribute_is_a_tolerance_of_nothing() -> None:
+    query = """
+        select a.t from a left bestmatch join b on a.t mindist b.t, a.celsius mindist b.percent
+        where a.t = b.t and a.note <> b.note
+    """
+    result = matwin.sql(query, a=TEMP, b=HUM)
+    assert "a.t mindist b.t: ±0" in result.explain()
+    assert result.to_arrow()["t"].to_pylist() == [5]

@@ -88,8 +88,9 @@ class Chooser:
         terms = [self._term(term, left, other) for term in join.args["on"].expressions]
         keys = [self._using(name, left, other) for name in join.args.get("using") or ()]
         limits: dict[Pair, Range] = {}
+        named = {ref for ours, theirs, _, _ in terms for ref in (ours, theirs)}
         for one, found in between(self.where, left.aliases, other):
-            self._take(one, found, limits, keys)
+            self._take(one, found, limits, keys, named)
         on = tuple(
             self._attribute(ours, theirs, limits.pop((ours, theirs), None), name, order, join)
             for ours, theirs, name, order in terms
@@ -108,13 +109,13 @@ class Chooser:
 
     def _take(
         self, one: Condition, found: Distance, limits: dict[Pair, Range],
-        keys: list[Pair],
+        keys: list[Pair], named: set[Ref],
     ) -> None:  # fmt: skip
         """Make a condition between the sides a key or a tolerance."""
         fields = self.scope.field(found.left), self.scope.field(found.right)
         pair = (found.left, found.right)
         is_number = is_comparable(found.limits, *fields)
-        used = {ref for attribute in limits for ref in attribute}
+        used = named | {ref for attribute in limits for ref in attribute}
         if found.is_key and is_key(*fields) and not (is_number and set(pair) & used):
             keys.append(pair)
             one.outcome = "key"

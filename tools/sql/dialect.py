@@ -123,6 +123,9 @@ class MatWin(DuckDB):
         def _parse_equality(self, *args: Any, **kwargs: Any) -> Any:
             return self._spanned(super()._parse_equality, *args, **kwargs)
 
+        def _parse_disjunction(self, *args: Any, **kwargs: Any) -> Any:
+            return self._spanned(super()._parse_disjunction, *args, **kwargs)
+
         def _parse_expression(self) -> Any:
             return self._spanned(super()._parse_expression)
 

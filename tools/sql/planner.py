@@ -23,7 +23,7 @@ from matwin.sources import Source
 from matwin.storage.errors import InputError
 
 from .catalog import Catalog
-from .dialect import Parsed, span_of
+from .dialect import BESTMATCH, Parsed, span_of
 from .edits import Edits
 from .errors import Place, place_of, wrong
 from .names import Input, Scope
@@ -64,6 +64,10 @@ class Planner:
     def plan(self) -> Plan:
         """The plan of the query."""
         names = names_in(self.tree)
+        for join in self.tree.find_all(exp.Join):
+            if join.kind == BESTMATCH and not isinstance(join.parent, exp.Select):
+                message = "a bestmatch join in brackets is written as (select * from …)"
+                raise wrong(self.text, message, join)
         for table in self.tree.find_all(exp.Table):
             self._table(table, names)
         for select in reversed(list(self.tree.find_all(exp.Select))):

@@ -20,12 +20,13 @@ from sqlglot import exp
 
 from .choose import Chooser
 from .conditions import Condition, conditions_of
-from .dialect import BESTMATCH, SPAN, WINDOWS, Windows, span_of
+from .dialect import BESTMATCH, WINDOWS, Windows
 from .emit import Emitter
-from .errors import Place, place_of, wrong
+from .errors import Place, wrong
 from .names import Input, Scope, check_aliases
-from .nodes import Note, Scan, joined_name
+from .nodes import Note, Scan
 from .recognise import Distance, Ref
+from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of, table_of
 from .tree import Branch, Leaf, Operand
 from .windows import WindowChooser
 
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from .planner import Planner
 
 COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
-CLAUSES = (
-    "group", "having", "qualify", "distinct", "order", "limit", "offset", "sample", "with_",
-    "windows", "laterals", "kind", "hint", "operation_modifiers",
-)  # fmt: skip
 
 
 def items_of(select: exp.Select) -> list[exp.Expr]:
@@ -45,11 +42,6 @@ def items_of(select: exp.Select) -> list[exp.Expr]:
     if clause is None:
         return []
     return [clause.this, *(select.args.get("joins") or [])]
-
-
-def table_of(item: exp.Expr) -> exp.Expr:
-    """What is joined by an item."""
-    return item.this if isinstance(item, exp.Join) else item
 
 
 @dataclass(slots=True)
@@ -91,7 +83,7 @@ class SelectPlanner:
         part = Emitter(self.planner, self.scope, needed).part(chosen.operand)
         name = self.planner.new_name()
         self.planner.parts[name] = part
-        self._edit(chosen, name)
+        Rewriter(self, chosen, name).edit()
         self._tell(chosen)
 
     def _is_ours(self) -> bool:
@@ -319,20 +311,20 @@ class SelectPlanner:
     def _needed(self, chosen: Chosen) -> set[Ref]:
         """The columns that the rest of the select needs."""
         found: set[Ref] = set()
-        for column in self._columns(chosen):
+        for column in self.columns(chosen):
             ref = self.owner(column)
             if ref is not None:
                 found.add(ref)
         for projection in self.select.expressions:
-            left_out = _left_out(_star(projection))
-            for one in self._starred(projection):
+            left_out = left_out_of(star_of(projection))
+            for one in self.starred(projection):
                 found |= {
                     (one.alias, name) for name in one.schema.names
-                    if not _is_left_out(left_out, one.alias, name)
+                    if not is_left_out(left_out, one.alias, name)
                 }  # fmt: skip
         return found
 
-    def _columns(self, chosen: Chosen) -> Iterator[exp.Column]:
+    def columns(self, chosen: Chosen) -> Iterator[exp.Column]:
         """The names outside of what the joins have taken."""
         gone = {id(item) for item in chosen.taken}
         conditions = [*self.where, *chosen.residue]
@@ -340,7 +332,7 @@ class SelectPlanner:
         kept = {id(one.node) for one in chosen.residue if one.outcome is None}
         windows = self.select.args.get(WINDOWS)
         for column in self.select.find_all(exp.Column):
-            if _is_of_star(column):
+            if is_of_star(column):
                 continue
             node: exp.Expr | None = column
             while node is not None and node is not self.select:
@@ -353,9 +345,9 @@ class SelectPlanner:
             else:
                 yield column
 
-    def _starred(self, projection: exp.Expr) -> list[Input]:
+    def starred(self, projection: exp.Expr) -> list[Input]:
         """The inputs whose columns a star stands for."""
-        star = _star(projection)
+        star = star_of(projection)
         if star is None:
             return []
         table = projection.table if isinstance(projection, exp.Column) else ""
@@ -364,217 +356,10 @@ class SelectPlanner:
         found = self.scope.input_of(table)
         return [] if found is None else [found]
 
-    # ── text ─────────────────────────────────────────────────────────────────────────────────
-
-    def _edit(self, chosen: Chosen, name: str) -> None:
-        """Replace what the joins have taken, and rename columns."""
-        planner, select = self.planner, self.select
-        ours = {alias for leaf in chosen.operand.leaves() for alias in leaf.aliases}
-        for column in self._columns(chosen):
-            self._rename(column, name, ours)
-        self._edit_stars(name, ours)
-        for one in self.where:
-            if one.outcome is not None:
-                planner.edits.replace(one.place, "true")
-                planner.naming.replace(one.place, "true")
-        windows = select.args.get(WINDOWS)
-        if windows is not None:
-            planner.edits.replace(span_of(windows), "")
-            planner.naming.replace(span_of(windows), "")
-        place = self._from_place(chosen)
-        implied = self._implied_select(name, ours)
-        planner.naming.replace(place, implied[1] + self._naming_from(chosen))
-        planner.edits.replace(place, implied[0] + self._from(chosen, name))
-        self._note_direct(chosen, name, ours)
-
-    def _rename(self, column: exp.Column, name: str, ours: set[str]) -> None:
-        ref = self.owner(column)
-        if ref is None or ref[0] not in ours:
-            return
-        length = self.scope.length(column)
-        places = [place_of(part) for part in column.parts[:length]]
-        first, last = places[0], places[-1]
-        assert first is not None and last is not None
-        text = f"{name}.{self.planner.target.quoted(joined_name(ref))}"
-        is_bare = any(column is one for one in self.select.expressions)
-        if is_bare and length == len(column.parts):
-            text += f" AS {self.planner.target.quoted(ref[1])}"
-        self.planner.edits.replace(Place(first.start, last.end), text)
-
-    def _edit_stars(self, name: str, ours: set[str]) -> None:
-        for projection in self.select.expressions:
-            star = _star(projection)
-            if star is None:
-                self._refuse_inner_stars(projection)
-            elif SPAN in projection.meta:
-                table = projection.table if isinstance(projection, exp.Column) else ""
-                found = self.scope.input_of(table) if table else None
-                if not table or (found is not None and found.alias in ours):
-                    text = self._expanded(projection, star, name, ours)
-                    self.planner.edits.replace(span_of(projection), text)
-
-    def _refuse_inner_stars(self, projection: exp.Expr) -> None:
-        for star in projection.find_all(exp.Star, exp.Columns):
-            if (
-                not isinstance(star.parent, exp.Count)
-                and star.find_ancestor(exp.Select) is self.select
-            ):
-                message = "beside a join of MatWin's, name the columns here"
-                raise wrong(self.text, message, projection)
-
-    def _expanded(self, projection: exp.Expr, star: exp.Star, name: str, ours: set[str]) -> str:
-        """The columns that a star stands for."""
-        left_out = _left_out(star)
-        renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
-        replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or ()}
-        pieces, seen = [], set()
-        for one in self._starred(projection):
-            if one.alias not in ours:
-                if left_out or renamed or replaced:
-                    raise wrong(self.text, f"name the columns of {one.alias} here", projection)
-                pieces.append(f"{self.planner.target.quoted(one.alias)}.*")
-                continue
-            for column in one.schema.names:
-                low = column.lower()
-                is_merged = low in self.scope.merged and low in seen
-                if is_merged or _is_left_out(left_out, one.alias, column):
-                    continue
-                seen.add(low)
-                text = f"{name}.{self.planner.target.quoted(joined_name((one.alias, column)))}"
-                if low in replaced:
-                    text = self.planner.edits.rendered(span_of(replaced[low]))
-                pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, column))}")
-        return ", ".join(pieces) or "NULL"
-
-    def _implied_select(self, name: str, ours: set[str]) -> tuple[str, str]:
-        """The select list of a query that begins with `from` and has none."""
-        for projection in self.select.expressions:
-            star = _star(projection)
-            if star is not None and SPAN not in projection.meta:
-                return f"SELECT {self._expanded(projection, star, name, ours)} ", ""
-        return "", ""
-
-    def _from_place(self, chosen: Chosen) -> Place:
-        start = span_of(self.select.args["from_"]).start
-        last = chosen.taken if self._is_prefix(chosen) else self.items
-        return Place(start, max(span_of(item).end for item in last))
-
-    def _is_prefix(self, chosen: Chosen) -> bool:
-        """Whether what is taken are the first items."""
-        firsts = zip(chosen.taken, self.items, strict=False)
-        return all(taken is item for taken, item in firsts)
-
-    def _from(self, chosen: Chosen, name: str) -> str:
-        left = [one for one in chosen.residue if one.outcome is None]
-        text = f"FROM {name}"
-        if left:
-            conditions = " AND ".join(f"({self.planner.edits.rendered(one.place)})" for one in left)
-            text = f"FROM (SELECT * FROM {name} WHERE {conditions}) AS {name}"
-        return text + self._others(chosen)
-
-    def _naming_from(self, chosen: Chosen) -> str:
-        """Tables without rows in the place of what is joined, all in their order: that of a star's
-        columns."""
-        planner, pieces = self.planner, []
-        taken = {id(item) for item in chosen.taken}
-        for item, one in zip(self.items, self.inputs, strict=True):
-            if id(item) not in taken:
-                if self._is_prefix(chosen):
-                    break
-                pieces.append(("", planner.naming.rendered(span_of(table_of(item)))))
-            elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
-                stand_in = planner.new_name()
-                planner.stand_ins[stand_in] = one.schema
-                named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
-                using = item.args.get("using") or ()
-                keys = ", ".join(planner.target.quoted(key.name) for key in using)
-                pieces.append((keys, named))
-        text = f"FROM {pieces[0][1]}"
-        for keys, named in pieces[1:]:
-            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
-        return text
-
-    def _others(self, chosen: Chosen) -> str:
-        """Tables that stood among those that we join."""
-        render = self.planner.edits.rendered
-        if self._is_prefix(chosen):
-            self._check_later(chosen)
-            return ""
-        pieces = []
-        for item in chosen.rest:
-            on = item.args.get("on") if isinstance(item, exp.Join) else None
-            clause = f" ON {render(span_of(on))}" if on is not None else " ON true"
-            pieces.append(f" JOIN {render(span_of(table_of(item)))}{clause}")
-        return "".join(pieces)
-
-    def _check_later(self, chosen: Chosen) -> None:
-        for item in chosen.rest:
-            if isinstance(item, exp.Join) and (item.args.get("using") or item.method == "NATURAL"):
-                message = "after a join of MatWin's, write the condition: on a.k = b.k"
-                raise wrong(self.text, message, item)
-
-    def _note_direct(self, chosen: Chosen, name: str, ours: set[str]) -> None:
-        """Note where the joined rows are the result already."""
-        select = self.select
-        is_whole = select is self.planner.tree and not chosen.rest
-        left = [one for one in [*self.where, *chosen.residue] if one.outcome is None]
-        if not is_whole or left or any(select.args.get(one) for one in CLAUSES):
-            return
-        found: list[str] = []
-        for projection in select.expressions:
-            star = _star(projection)
-            bare = projection.this if isinstance(projection, exp.Alias) else projection
-            if star is not None:
-                if any(star.args.get(one) for one in ("except_", "rename", "replace")):
-                    return
-                seen: set[str] = set()
-                for one in self._starred(projection):
-                    for column in one.schema.names:
-                        if not (column.lower() in self.scope.merged and column.lower() in seen):
-                            seen.add(column.lower())
-                            found.append(joined_name((one.alias, column)))
-                continue
-            ref = self.owner(bare) if isinstance(bare, exp.Column) else None
-            if ref is None or self.scope.length(bare) != len(bare.parts):
-                return
-            found.append(joined_name(ref))
-        self.planner.direct = (name, tuple(found))
-
     def _tell(self, chosen: Chosen) -> None:
         for one in [*self.where, *chosen.residue]:
             text = " ".join(self.text[one.place.start : one.place.end + 1].split())
             self.planner.notes.append(Note(one.outcome or "after", text))
-
-
-def _star(projection: exp.Expr) -> exp.Star | None:
-    if isinstance(projection, exp.Star):
-        return projection
-    if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
-        return projection.this
-    return None
-
-
-def _left_out(star: exp.Star | None) -> set[tuple[str, str]]:
-    """The columns that a star leaves out: their table, if it is named, and their name."""
-    given = (star.args.get("except_") if star is not None else None) or ()
-    return {
-        (one.table.lower() if isinstance(one, exp.Column) else "", one.name.lower())
-        for one in given
-    }
-
-
-def _is_left_out(left_out: set[tuple[str, str]], alias: str, name: str) -> bool:
-    return bool({("", name.lower()), (alias.lower(), name.lower())} & left_out)
-
-
-def _is_of_star(column: exp.Column) -> bool:
-    """Whether a name stands in EXCLUDE or RENAME, and is no value."""
-    node: exp.Expr = column
-    while node.parent is not None and not isinstance(node, exp.Select):
-        if isinstance(node.parent, exp.Star):
-            return node.arg_key in ("except_", "rename")
-        node = node.parent
-    return False
 
 
 def _is_comma(item: exp.Expr) -> bool:

@@ -1,0 +1,250 @@
+"""The text of a select whose joins are ours: tables, columns and conditions replaced.
+
+    select a.x, avg(b.y)          select __matwin_3."a.x" AS "x", avg(__matwin_3."b.y")
+    from temp a … join hum b …    FROM __matwin_3
+    where abs(…) <= 5 and …       where true and …
+
+Two texts are edited: the one that is run, and the one that tells names and types, in which the
+joined tables are tables without rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from .dialect import SPAN, WINDOWS, span_of
+from .errors import Place, place_of, wrong
+from .nodes import joined_name
+
+if TYPE_CHECKING:
+    from .selects import Chosen, SelectPlanner
+
+CLAUSES = (
+    "group", "having", "qualify", "distinct", "order", "limit", "offset", "sample", "with_",
+    "windows", "laterals", "kind", "hint", "operation_modifiers",
+)  # fmt: skip
+
+
+def table_of(item: exp.Expr) -> exp.Expr:
+    """What is joined by an item of a from clause."""
+    return item.this if isinstance(item, exp.Join) else item
+
+
+class Rewriter:
+    """Rewrites one select."""
+
+    def __init__(self, of: SelectPlanner, chosen: Chosen, name: str) -> None:
+        self.of, self.chosen, self.name = of, chosen, name
+        self.planner, self.select, self.text = of.planner, of.select, of.text
+        self.items, self.inputs, self.scope, self.where = of.items, of.inputs, of.scope, of.where
+        self.ours = {alias for leaf in chosen.operand.leaves() for alias in leaf.aliases}
+        """The tables that are joined."""
+
+    def edit(self) -> None:
+        """Replace what the joins have taken, and rename columns."""
+        planner, select = self.planner, self.select
+        for column in self.of.columns(self.chosen):
+            self._rename(column)
+        self._edit_stars()
+        for one in self.where:
+            if one.outcome is not None:
+                planner.edits.replace(one.place, "true")
+                planner.naming.replace(one.place, "true")
+        windows = select.args.get(WINDOWS)
+        if windows is not None:
+            planner.edits.replace(span_of(windows), "")
+            planner.naming.replace(span_of(windows), "")
+        place = self._from_place()
+        implied = self._implied_select()
+        planner.naming.replace(place, implied[1] + self._naming_from())
+        planner.edits.replace(place, implied[0] + self._from())
+        self._note_direct()
+
+    def _rename(self, column: exp.Column) -> None:
+        ref = self.of.owner(column)
+        if ref is None and len(column.parts) == 1 and self.scope.input_of(column.name) is not None:
+            message = f"{column.name} is a whole row; beside a join of MatWin's, name its columns"
+            raise wrong(self.text, message, column)
+        if ref is None or ref[0] not in self.ours:
+            return
+        length = self.scope.length(column)
+        places = [place_of(part) for part in column.parts[:length]]
+        first, last = places[0], places[-1]
+        assert first is not None and last is not None
+        text = f"{self.name}.{self.planner.target.quoted(joined_name(ref))}"
+        is_bare = any(column is one for one in self.select.expressions)
+        if is_bare and length == len(column.parts):
+            text += f" AS {self.planner.target.quoted(ref[1])}"
+        self.planner.edits.replace(Place(first.start, last.end), text)
+
+    def _edit_stars(self) -> None:
+        for projection in self.select.expressions:
+            star = star_of(projection)
+            if star is None:
+                self._refuse_inner_stars(projection)
+            elif SPAN in projection.meta:
+                table = projection.table if isinstance(projection, exp.Column) else ""
+                found = self.scope.input_of(table) if table else None
+                if not table or (found is not None and found.alias in self.ours):
+                    text = self._expanded(projection, star)
+                    self.planner.edits.replace(span_of(projection), text)
+
+    def _refuse_inner_stars(self, projection: exp.Expr) -> None:
+        for star in projection.find_all(exp.Star, exp.Columns):
+            if (
+                not isinstance(star.parent, exp.Count)
+                and star.find_ancestor(exp.Select) is self.select
+            ):
+                message = "beside a join of MatWin's, name the columns here"
+                raise wrong(self.text, message, projection)
+
+    def _expanded(self, projection: exp.Expr, star: exp.Star) -> str:
+        """The columns that a star stands for."""
+        left_out = left_out_of(star)
+        renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
+        replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or ()}
+        pieces, seen = [], set()
+        for one in self.of.starred(projection):
+            if one.alias not in self.ours:
+                if left_out or renamed or replaced:
+                    raise wrong(self.text, f"name the columns of {one.alias} here", projection)
+                pieces.append(f"{self.planner.target.quoted(one.alias)}.*")
+                continue
+            for column in one.schema.names:
+                low = column.lower()
+                is_merged = low in self.scope.merged and low in seen
+                if is_merged or is_left_out(left_out, one.alias, column):
+                    continue
+                seen.add(low)
+                text = f"{self.name}.{self.planner.target.quoted(joined_name((one.alias, column)))}"
+                if low in replaced:
+                    text = self.planner.edits.rendered(span_of(replaced[low]))
+                pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, column))}")
+        return ", ".join(pieces) or "NULL"
+
+    def _implied_select(self) -> tuple[str, str]:
+        """The select list of a query that begins with `from` and has none."""
+        for projection in self.select.expressions:
+            star = star_of(projection)
+            if star is not None and SPAN not in projection.meta:
+                return f"SELECT {self._expanded(projection, star)} ", ""
+        return "", ""
+
+    def _from_place(self) -> Place:
+        start = span_of(self.select.args["from_"]).start
+        last = self.chosen.taken if self._is_prefix() else self.items
+        return Place(start, max(span_of(item).end for item in last))
+
+    def _is_prefix(self) -> bool:
+        """Whether what is taken are the first items."""
+        firsts = zip(self.chosen.taken, self.items, strict=False)
+        return all(taken is item for taken, item in firsts)
+
+    def _from(self) -> str:
+        left = [one for one in self.chosen.residue if one.outcome is None]
+        text = f"FROM {self.name}"
+        if left:
+            conditions = " AND ".join(f"({self.planner.edits.rendered(one.place)})" for one in left)
+            text = f"FROM (SELECT * FROM {self.name} WHERE {conditions}) AS {self.name}"
+        return text + self._others()
+
+    def _naming_from(self) -> str:
+        """Tables without rows in the place of what is joined, all in their order: that of a star's
+        columns."""
+        planner, pieces = self.planner, []
+        taken = {id(item) for item in self.chosen.taken}
+        for item, one in zip(self.items, self.inputs, strict=True):
+            if id(item) not in taken:
+                if self._is_prefix():
+                    break
+                pieces.append(("", planner.naming.rendered(span_of(table_of(item)))))
+            elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
+                stand_in = planner.new_name()
+                planner.stand_ins[stand_in] = one.schema
+                named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
+                using = item.args.get("using") or ()
+                keys = ", ".join(planner.target.quoted(key.name) for key in using)
+                pieces.append((keys, named))
+        text = f"FROM {pieces[0][1]}"
+        for keys, named in pieces[1:]:
+            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
+        return text
+
+    def _others(self) -> str:
+        """Tables that stood among those that we join."""
+        render = self.planner.edits.rendered
+        if self._is_prefix():
+            self._check_later()
+            return ""
+        pieces = []
+        for item in self.chosen.rest:
+            on = item.args.get("on") if isinstance(item, exp.Join) else None
+            clause = f" ON {render(span_of(on))}" if on is not None else " ON true"
+            pieces.append(f" JOIN {render(span_of(table_of(item)))}{clause}")
+        return "".join(pieces)
+
+    def _check_later(self) -> None:
+        for item in self.chosen.rest:
+            if isinstance(item, exp.Join) and (item.args.get("using") or item.method == "NATURAL"):
+                message = "after a join of MatWin's, write the condition: on a.k = b.k"
+                raise wrong(self.text, message, item)
+
+    def _note_direct(self) -> None:
+        """Note where the joined rows are the result already."""
+        select = self.select
+        is_whole = select is self.planner.tree and not self.chosen.rest
+        left = [one for one in [*self.where, *self.chosen.residue] if one.outcome is None]
+        if not is_whole or left or any(select.args.get(one) for one in CLAUSES):
+            return
+        found: list[str] = []
+        for projection in select.expressions:
+            star = star_of(projection)
+            bare = projection.this if isinstance(projection, exp.Alias) else projection
+            if star is not None:
+                if any(star.args.get(one) for one in ("except_", "rename", "replace")):
+                    return
+                seen: set[str] = set()
+                for one in self.of.starred(projection):
+                    for column in one.schema.names:
+                        if not (column.lower() in self.scope.merged and column.lower() in seen):
+                            seen.add(column.lower())
+                            found.append(joined_name((one.alias, column)))
+                continue
+            ref = self.of.owner(bare) if isinstance(bare, exp.Column) else None
+            if ref is None or self.scope.length(bare) != len(bare.parts):
+                return
+            found.append(joined_name(ref))
+        self.planner.direct = (self.name, tuple(found))
+
+
+def star_of(projection: exp.Expr) -> exp.Star | None:
+    if isinstance(projection, exp.Star):
+        return projection
+    if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
+        return projection.this
+    return None
+
+
+def left_out_of(star: exp.Star | None) -> set[tuple[str, str]]:
+    """The columns that a star leaves out: their table, if it is named, and their name."""
+    given = (star.args.get("except_") if star is not None else None) or ()
+    return {
+        (one.table.lower() if isinstance(one, exp.Column) else "", one.name.lower())
+        for one in given
+    }
+
+
+def is_left_out(left_out: set[tuple[str, str]], alias: str, name: str) -> bool:
+    return bool({("", name.lower()), (alias.lower(), name.lower())} & left_out)
+
+
+def is_of_star(column: exp.Column) -> bool:
+    """Whether a name stands in EXCLUDE or RENAME, and is no value."""
+    node: exp.Expr = column
+    while node.parent is not None and not isinstance(node, exp.Select):
+        if isinstance(node.parent, exp.Star):
+            return node.arg_key in ("except_", "rename")
+        node = node.parent
+    return False
