@@ -26,7 +26,7 @@ from matwin.storage.errors import InputError, MatwinError
 
 from .answer import database_in_memory
 from .extras import needed
-from .sql import quoted
+from .verify_sql import quoted
 
 BATCH_ROWS = 65536
 
