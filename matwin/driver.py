@@ -203,13 +203,17 @@ class Driver:
         return None
 
     def _is_tight(self) -> bool:
-        """Whether hardly a row of each feed still fits, and pages are no way out: who is ahead
-        then waits for the others, for some seconds."""
+        """Whether hardly anything still fits, and pages are no way out: who is ahead then waits for
+        the others, for some seconds."""
         need = self._joining.need
-        if self._memory is None or need.fits_pages() or self._waits >= WAITS_MAX:
+        if self._memory is None or self._waits >= WAITS_MAX:
             return False
-        row = self._engine.weight(1, need.row_bytes)
-        return not self._has_room(self._memory, (len(self._feeds) + 1) * row)
+        if not need.fits_pages():  # a row of each feed must find room
+            row = self._engine.weight(1, need.row_bytes)
+            return not self._has_room(self._memory, (len(self._feeds) + 1) * row)
+        # An algorithm by name is refused where the next portion does not fit.
+        has_room = self._has_room(self._memory, self._portion_bytes())
+        return self._joining.needs_memory and not has_room
 
     def _turn_of(self, number: int, frontier: int) -> tuple[bool, int, int]:
         """Who is furthest behind comes first, unless it has just had nothing to say."""

@@ -87,7 +87,7 @@ CHANGED = pa.table({"ts": pa.array(range(ROWS), pa.int32()), "id": range(ROWS)})
         ({}, {"source": CHANGED}, "columns of a was ts int64, id int64, text.* and is ts int32"),
         ({}, {"source": matwin.stream(DATA, order=matwin.Lateness(5))},
          r"order of a was Sorted\(\) and is Lateness\(lateness=5\)"),
-        ({}, {"page_size": "8KiB"}, "has pages of 4096 bytes, not 8192"),
+        ({}, {"page_size": "8KiB", "memory": "4MiB"}, "has pages of 4096 bytes, not 8192"),
     ],
 )  # fmt: skip
 def test_the_state_of_another_query(tmp_path: Path, before: Any, now: Any, words: str) -> None:

@@ -248,7 +248,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"ties": "any"}, "ties='any'; choose one of last, first, all"),
     ({"how": "full"}, "how='full'; choose one of left, inner"),
     ({"tolerance": (1, 2)}, "give one amount; direction= says the rest"),
-    ({"tolerance": -1}, "admits nothing"),
+    ({"tolerance": -1}, "tolerance=-1 is negative"),
     ({"tolerance": "5min"}, "needs a time column"),
     ({"on": "k"}, "must be a number"),
     ({"ordered": True}, "rows of a DataFrame have no order; sort the result with orderBy"),

@@ -98,7 +98,7 @@ def expected() -> list[list[int]]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: other builds may run in the tree."""
     source, out = (tmp_path_factory.mktemp(name) for name in ("source", "dist"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     for name in ("matwin", "storage", "scheduler", "operators", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
