@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import matwin
+from matwin.tools.cli import main
 from matwin.tools.sql.catalog import Catalog
 from matwin.tools.sql.session import planned
-
-HAS_EPOCHS = hasattr(matwin, "continuous_query")
-needs_epochs = pytest.mark.skipif(not HAS_EPOCHS, reason="continuous queries are not there yet")
 
 PACKETS = pa.table(
     {"ts": [1, 30, 61, 62, 130], "pid": [1, 2, 1, 3, 2], "trt": [2, 35, 64, 70, 150]}
@@ -48,10 +48,19 @@ def test_seconds_are_a_time_on_a_column_of_times() -> None:
     assert (spec.width, spec.is_time) == (60 * 10**9, True)
 
 
-@pytest.mark.skipif(HAS_EPOCHS, reason="continuous queries are there")
-def test_without_continuous_queries_the_error_says_what_is_missing() -> None:
-    with pytest.raises(matwin.InputError, match=r"needs matwin\.continuous_query"):
-        matwin.sql("select * from stream(p, 'CUT ON ts BY 60 SECS') s", p=PACKETS)
+def test_the_command_gives_the_epochs_in_turn(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(PACKETS, tmp_path / "p.parquet")
+    query = "select count(*) as n from stream(p, 'CUT ON ts BY 60 SECS') s"
+    words = ["sql", "-c", query, f"p={tmp_path / 'p.parquet'}", "--format", "csv"]
+    assert main(words) == 0
+    out, told = capfd.readouterr()
+    assert out.split() == ['"n"', "2", "2", "1"]
+    assert "3 rows" in told
+    assert main([*words, "-q", "--memory", "64MiB"]) == 0
+    assert main([*words, "--threads", "2"]) == 2
+    assert "takes no threads" in capfd.readouterr().err
 
 
 def plain(query: str, **tables: pa.Table) -> Counter[Any]:
@@ -66,7 +75,6 @@ def chunk(table: pa.Table, low: int, high: int) -> pa.Table:
     return table.filter(pa.array((times >= low) & (times < high)))
 
 
-@needs_epochs
 @pytest.mark.parametrize("kept", [1, 2])
 def test_every_epoch_is_the_query_over_its_chunks(kept: int) -> None:
     text = """
@@ -91,7 +99,6 @@ def test_every_epoch_is_the_query_over_its_chunks(kept: int) -> None:
         assert rows == plain(text.format("x", "y").rstrip().rstrip(";"), **seen)
 
 
-@needs_epochs
 def test_joins_of_ours_run_inside_an_epoch() -> None:
     query = """
         select a.pid, b.pid as other from stream(p, 'CUT ON ts BY 60', 'BLOCK') a
@@ -104,7 +111,6 @@ def test_joins_of_ours_run_inside_an_epoch() -> None:
     ]  # fmt: skip
 
 
-@needs_epochs
 def test_streams_that_are_cut_differently_are_refused() -> None:
     query = "select 1 from stream(p, 'CUT ON ts BY 60') a, stream(q, 'CUT ON ts BY 30') b"
     with pytest.raises(matwin.InputError, match="all streams of a query are cut alike"):

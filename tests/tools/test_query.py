@@ -362,3 +362,36 @@ def test_a_followed_file_goes_on_where_it_was(folder: Path) -> None:
         out, _ = child.communicate(timeout=60)
     assert [line["epoch"] for line in printed(out)] == [3]
     assert in_folder(folder / "out") == {n: {("x", 2): 1} for n in (1, 2, 3)}
+
+
+PAPER = """
+query = '''
+SELECT floor(S1.ts / 60) AS minute, COUNT(*) AS found
+FROM STREAM_get_packets (RT1, 'CUT ON ts BY 60 SECS', 'BLOCK') S1,
+     STREAM_get_packets (RT2, 'CUT ON ts BY 60 SECS', 'BLOCK', 2) S2,
+WHERE S1.pid = S2.pid GROUP BY minute
+'''
+[sources]
+RT1 = "rt1.jsonl"
+RT2 = "rt2.jsonl"
+"""
+
+
+def test_the_papers_query_is_durable(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, late in (("rt1", 0), ("rt2", 30)):
+        rows = [{"pid": i, "ts": i + late} for i in range(0, 180, 10)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    (folder / "paper.toml").write_text(PAPER, encoding="utf-8")
+    job = str(folder / "paper.toml")
+    words = ["query", job, "--state", str(folder / "kept"), "--sink", str(folder / "minutes")]
+    assert main(words) == 0
+    # Packets of a minute that the second router has seen by its end, or in the minute before.
+    assert in_folder(folder / "minutes") == {
+        1: {(0.0, 3): 1}, 2: {(1.0, 3): 1}, 3: {(2.0, 3): 1}, 4: {},
+    }  # fmt: skip
+    assert main(words) == 0
+    assert "at epoch" in capsys.readouterr().err
+    (folder / "paper.toml").write_text(PAPER.replace("[sources]", "keep = 2\n[sources]"))
+    assert main(words) == 2
+    assert "keep: the query says by STREAM_" in capsys.readouterr().err

@@ -23,6 +23,7 @@ import matwin
 from matwin.operators.epochs.continuous import ContinuousQuery, Epoch
 from matwin.storage.errors import InputError, MatwinError
 from matwin.storage.units import parse_size
+from matwin.streams import Stream
 
 from .board import Board
 from .job import Job, Where, explained, read_job
@@ -77,13 +78,10 @@ def _run(
     is_watched = options["sink"] is None and sys.stdout.isatty()
     with ExitStack() as stack:
         line = stack.enter_context(StatusLine(is_wanted=not args.quiet and not is_watched))
+        asked = _asked(job, streams, tables)
         query = stack.enter_context(
             matwin.continuous_query(
-                job.query,
-                streams,
-                cut=job.cut,
-                tables=tables,
-                windows=job.windows,
+                **asked,
                 pairs=job.pairs,
                 progress=line if line.is_on else None,
                 unfinished="keep" if args.once and options.get("state") else "emit",
@@ -94,7 +92,7 @@ def _run(
         feeding.is_running = True
         if feeding.signals.number:
             query.stop()
-        board = Board(args.job, query.status, str(job.cut), options)
+        board = Board(args.job, query.status, str(asked["cut"]), options)
         if address is not None:
             server = stack.enter_context(StatusServer(address, board))
             if not args.quiet:
@@ -105,6 +103,20 @@ def _run(
         seconds = time.monotonic() - started
         told = summary(query.status, epochs, last, seconds, options.get("state"))
         print(told, file=sys.stderr)
+
+
+def _asked(job: Job, streams: dict[str, Stream], tables: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of which streams; a query with STREAM_… in it says itself how they are cut."""
+    if job.cut is not None:
+        return {"query": job.query, "sources": streams, "cut": job.cut, "tables": tables,
+                "windows": job.windows}  # fmt: skip
+    from ..sql.catalog import Catalog
+    from ..sql.continuous import asked_of
+    from ..sql.session import planned
+
+    with job.where.of("query").told():
+        asked = asked_of(planned(job.query, Catalog({**streams, **tables})))
+    return {"query": asked.query, "sources": asked.sources, "cut": asked.cut, "keep": asked.keep}
 
 
 def _followed(

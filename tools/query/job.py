@@ -46,6 +46,8 @@ SOURCE_KEYS = (
 )  # fmt: skip
 PLACES = ("path", "listen", "connect")
 CUT_KEYS = ("every", "count", "on_change", "on", "align")
+STREAM_CALL = re.compile(r"\bstream(?:_\w+)?\s*\(", re.IGNORECASE)
+"""A query that has it says itself how its streams are cut."""
 CUT_EXAMPLE = 'write every = "60s" with on = "ts", count = 10000, or on_change = "id"'
 JOINS = ("epsilon_join", "bestmatch_join", "asof_join", "window_join")
 _AT = re.compile(r"(?P<what>.*) \(at (?P<place>line \d+, column \d+|end of document)\)", re.DOTALL)
@@ -105,7 +107,8 @@ class Job:
     where: Where
     query: Any
     sources: dict[str, SourceGiven]
-    cut: Cut
+    cut: Cut | None
+    """None: the query itself says how its streams are cut."""
     pairs: Any = "all"
     tables: dict[str, str | list[str]] = field(default_factory=dict)
     windows: dict[str, Chunks] = field(default_factory=dict)
@@ -117,11 +120,14 @@ def read_job(path: str) -> Job:
     """The job of a file."""
     where = Where(path)
     given = table_of(_parsed(path, where), where, KEYS)
+    is_cut_in_query = bool(STREAM_CALL.search(str(given.get("query", ""))))
     for needed, example in (
         ("sources", 'write [sources] and below it a = "a.parquet"'),
         ("cut", f"write [cut] and below it: {CUT_EXAMPLE}"),
         ("query", 'write query = "SELECT …", or [query] with join = "epsilon_join"'),
     ):
+        if needed == "cut" and is_cut_in_query:
+            continue
         if needed not in given:
             raise where.wrong(f"{needed} is missing; {example}")
     folder = Path(path).expanduser().parent
@@ -134,10 +140,21 @@ def read_job(path: str) -> Job:
         raise where.of("windows").wrong(
             'names for SQL, and the query is a join; write {stream = "a", last = 1} in its place'
         )
-    return Job(
-        where, query, sources, _cut(given["cut"], where.of("cut")), pairs, tables, windows,
-        _options(given, where, folder),
-    )  # fmt: skip
+    cut = None if is_cut_in_query else _cut(given["cut"], where.of("cut"))
+    if is_cut_in_query:
+        _check_said_once(given, where)
+    options = _options(given, where, folder)
+    return Job(where, query, sources, cut, pairs, tables, windows, options)
+
+
+def _check_said_once(given: Mapping[str, Any], where: Where) -> None:
+    """Refuse what a query that cuts its streams says already."""
+    for name in ("cut", "keep", "windows"):
+        if name in given:
+            raise where.of(name).wrong(
+                "the query says by STREAM_… how its streams are cut, and how many chunks are kept; "
+                "take this out"
+            )
 
 
 def _parsed(path: str, where: Where) -> dict[str, Any]:

@@ -13,16 +13,19 @@ of the epochs, one after the other; `EpochResult.epochs` gives them apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from importlib import import_module
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from matwin.operators.epochs.continuous import ContinuousQuery, Epoch
+from matwin.operators.epochs.cut import Cut, count, every, on_change
+from matwin.operators.epochs.query import Windows
 from matwin.report import Report
 from matwin.result import Result
 from matwin.storage.errors import InputError
 
+from ..continuous import continuous_query
 from .amounts import shown_time
 from .nodes import Derived, Part, Plan, Scan, Windowed
 from .run import Runner, result_schema, scans_of
@@ -34,16 +37,19 @@ OPTIONS = ("memory", "page_size", "scratch", "trace", "state", "sink", "idle_aft
 class EpochResult(Result):
     """The rows of all epochs in turn."""
 
-    def __init__(self, schema: pa.Schema, query: Any, explain: Any) -> None:
-        super().__init__(schema, self._of_epochs(), Report(), explain)
+    def __init__(
+        self, schema: pa.Schema, query: ContinuousQuery, explain: Any, report: Report | None = None
+    ) -> None:
+        super().__init__(schema, self._of_epochs(), report or Report(), explain)
         self._query = query
 
-    def epochs(self) -> Iterator[Any]:
+    def epochs(self) -> Iterator[Epoch]:
         """The epochs, each with its `id`, `bounds` and `result`, when it is complete."""
         return iter(self._query)
 
     def _of_epochs(self) -> Iterator[pa.RecordBatch]:
         for epoch in self.epochs():
+            self.report.rows_out += epoch.report.rows_out
             yield from epoch.result
 
 
@@ -53,7 +59,7 @@ class EpochSql:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def check(self, windows: Any) -> None:
+    def check(self, windows: Windows) -> None:
         """Nothing is left to check: the plan knows its streams."""
 
     def told(self) -> dict[str, str]:
@@ -61,12 +67,13 @@ class EpochSql:
         streams = [f"{spec.source}: {spec.shown}, keep {spec.keep}" for spec in self._plan.streams]
         return {"sql": self._plan.sql, "streams": "; ".join(streams)}
 
-    def run(self, windows: Any) -> Result:
+    def run(self, windows: Windows) -> Result:
         """The result of an epoch, over the chunks that it sees."""
         parts = {name: _seen(part, windows) for name, part in self._plan.parts.items()}
         plan = replace(self._plan, parts=parts)
         schema, report = result_schema(plan), Report()
-        return Result(schema, Runner(plan, {}, report).rows(schema), report, self._explained)
+        runner = Runner(plan, {"memory": windows.memory}, report)
+        return Result(schema, runner.rows(schema), report, self._explained)
 
     def _explained(self) -> str:
         return self.told()["streams"]
@@ -75,7 +82,7 @@ class EpochSql:
         """The query is over."""
 
 
-def _seen(part: Part, windows: Any) -> Part:
+def _seen(part: Part, windows: Windows) -> Part:
     """A part that reads the chunks of an epoch where it reads a stream."""
     match part:
         case Scan() if part.spec is not None:
@@ -88,29 +95,37 @@ def _seen(part: Part, windows: Any) -> Part:
     return replace(part, left=_seen(part.left, windows), right=_seen(part.right, windows))
 
 
-def epochs_of(plan: Plan, options: Mapping[str, Any], explain: Any) -> EpochResult:
-    """The result of a plan whose streams are cut."""
-    front: Any = import_module("matwin")
-    if not hasattr(front, "continuous_query"):
-        shown = "; ".join(f"{spec.source}: {spec.shown}, keep {spec.keep}" for spec in plan.streams)
-        raise InputError(
-            f"a query over streams that are cut ({shown}) runs epoch by epoch; that needs "
-            "matwin.continuous_query, which is not there yet"
-        )
-    for name in options:
-        if name not in OPTIONS:
-            raise InputError(f"a query over cut streams takes no {name}; {', '.join(OPTIONS)}")
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan with stream functions asks of a continuous query."""
+
+    query: EpochSql
+    sources: dict[str, Any]
+    cut: Cut
+    keep: dict[str, int]
+
+
+def asked_of(plan: Plan) -> Asked:
+    """The streams of a plan, their cut, and how many chunks are kept of each."""
     sources = {scan.label: scan.source for scan in scans_of(plan) if scan.spec is not None}
     keep: dict[str, int] = {}
     for spec in plan.streams:
         keep[spec.source] = max(spec.keep, keep.get(spec.source, 1))
-    query = front.continuous_query(
-        EpochSql(plan), sources, cut=_cut(plan.streams, front.cut), keep=keep, **options
-    )
-    return EpochResult(result_schema(plan), query, explain)
+    return Asked(EpochSql(plan), sources, _cut(plan.streams), keep)
 
 
-def _cut(specs: tuple[StreamSpec, ...], cut: Any) -> Any:
+def epochs_of(plan: Plan, options: Mapping[str, Any], explain: Any) -> EpochResult:
+    """The result of a plan whose streams are cut."""
+    given = {name: value for name, value in options.items() if name not in ("report", "progress")}
+    for name in given:
+        if name not in OPTIONS:
+            raise InputError(f"a query over cut streams takes no {name}; {', '.join(OPTIONS)}")
+    asked = asked_of(plan)
+    query = continuous_query(asked.query, asked.sources, cut=asked.cut, keep=asked.keep, **given)
+    return EpochResult(result_schema(plan), query, explain, options.get("report"))
+
+
+def _cut(specs: tuple[StreamSpec, ...]) -> Cut:
     """The one cut of all streams."""
     first = specs[0]
     columns = {spec.source: spec.column for spec in specs}
@@ -122,10 +137,10 @@ def _cut(specs: tuple[StreamSpec, ...], cut: Any) -> Any:
                 "query are cut alike"
             )
     if first.kind == "count":
-        return cut.count(int(first.width))
+        return count(int(first.width))
     if first.kind == "on_change":
-        return cut.on_change(columns)
+        return on_change(columns)
     if first.is_time:
-        return cut.every(shown_time(first.width), on=columns)
+        return every(shown_time(first.width), on=columns)
     width = int(first.width) if first.width.denominator == 1 else float(first.width)
-    return cut.every(width, on=columns)
+    return every(width, on=columns)
