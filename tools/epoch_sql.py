@@ -11,8 +11,9 @@ that is named twice gives the same rows twice.  DuckDB reaches nothing else: no 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,17 @@ from matwin.operators.epochs.chunks import Stopped
 from matwin.operators.epochs.query import Chunks, Rows, Windows
 from matwin.operators.epochs.sinks import EPOCHS_TABLE, failures
 from matwin.operators.epochs.spool import Spooled
+from matwin.storage.alive import new_folder, sweep
 from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.scratch import sync_file, sync_names
 
 from .answer import database_in_memory
 from .extras import needed
 from .verify_sql import quoted
 
 BATCH_ROWS = 65536
+_FOLDER = ".matwin-duckdb-"
+"""Where a database is made."""
 
 
 class Scanned:
@@ -144,20 +149,38 @@ def _first_lines(error: BaseException) -> str:
     return "\n".join(lines[:4])
 
 
+def _connected(path: Path) -> Any:
+    duckdb = needed("duckdb")
+    database = duckdb.connect(str(path), config={"python_enable_replacements": "false"})
+    database.execute(
+        f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
+        "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
+    )
+    return database
+
+
+def _make_whole(path: Path) -> None:
+    """Make a new file that has its name when it is whole.  DuckDB writes a new file block by block
+    under its own name; one whose process was killed meanwhile can't be opened any more."""
+    folder = path.resolve().parent
+    sweep(folder, _FOLDER)
+    with new_folder(folder, _FOLDER) as draft:
+        _connected(draft / path.name).close()
+        sync_file(draft / path.name)
+        with suppress(FileExistsError):
+            os.link(draft / path.name, path)
+        sync_names(folder)
+
+
 class DuckDb:
     """A table of a DuckDB file: an epoch's rows and its number are one transaction."""
 
     def __init__(self, path: str | Path, table: str) -> None:
         self._path, self.table = Path(path).expanduser(), table
-        duckdb = needed("duckdb")
         with failures(self.told(), 0):
-            self._database = duckdb.connect(
-                str(self._path), config={"python_enable_replacements": "false"}
-            )
-            self._database.execute(
-                f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
-                "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
-            )
+            if not self._path.exists():
+                _make_whole(self._path)
+            self._database = _connected(self._path)
 
     def told(self) -> str:
         """File and table."""

@@ -450,3 +450,23 @@ def test_every_call_fails_once(tmp_path: Path, kind: str) -> None:
         assert (then.signal, then.error) == (0, ""), (case, fate, then)
         tried()
     assert sum(bool(fate.value) for fate in fates) > len(fates) // 2, [f.value for f in fates]
+
+
+def test_a_database_is_there_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB makes a file block by block: whoever was killed meanwhile left one that can't be
+    opened."""
+
+    def torn(path: Path) -> Any:
+        path.write_bytes(b"DUCK")
+        raise OSError("killed")
+
+    sink = str(tmp_path / "out.duckdb")
+    with monkeypatch.context() as patch:
+        patch.setattr("matwin.tools.epoch_sql._connected", torn)
+        with pytest.raises(StoreError, match="killed"):
+            ask(tmp_path, sink=sink)
+    assert not Path(sink).exists()
+    assert ask(tmp_path, sink=sink).run().epoch == 6
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
