@@ -9,8 +9,9 @@ from typing import Any, TypedDict, Unpack
 from matwin.operators.epochs.continuous import ContinuousQuery, Status
 from matwin.operators.epochs.cut import Cut
 from matwin.operators.epochs.front import Keep, Unfinished, prepared
-from matwin.operators.epochs.query import Pairs, Query, query_of
+from matwin.operators.epochs.query import Pairs, Query, check_pairs, query_of
 from matwin.operators.epochs.sinks import Sink, sink_of
+from matwin.storage.errors import InputError
 from matwin.storage.units import Duration
 
 
@@ -85,9 +86,14 @@ def continuous_query(
 
 def _query(query: object, pairs: Pairs, windows: Mapping[str, Any] | None) -> Query:
     if isinstance(query, str):
+        check_pairs(query, pairs)
         from .epoch_sql import Sql
 
         return Sql(query, windows or {})
+    if windows:
+        raise InputError(
+            "windows= gives names for SQL; a join or a function takes matwin.chunks(...)"
+        )
     return query_of(query, pairs)
 
 

@@ -364,17 +364,22 @@ def _told(value: Any) -> str:
     return _name(value) if callable(value) else repr(value)
 
 
-def query_of(query: object, pairs: Pairs) -> Query:
-    """The query that a partial or a function is."""
+def check_pairs(query: object, pairs: Pairs) -> None:
+    """Refuse what can't be given once: only a join of ours knows its pairs."""
     if pairs not in ("all", "new"):
         raise InputError(f"pairs={pairs!r}; choose 'all' or 'new'")
-    if isinstance(query, partial):
-        return Bound(query, pairs)
-    if pairs == "new":
+    if pairs == "new" and not isinstance(query, partial):
         raise InputError(
             "pairs='new' is for a join of ours, functools.partial(matwin.epsilon_join, ...); a "
             "function or SQL decides by itself which chunks it pairs, such as windows.newest(name)"
         )
+
+
+def query_of(query: object, pairs: Pairs) -> Query:
+    """The query that a partial or a function is."""
+    check_pairs(query, pairs)
+    if isinstance(query, partial):
+        return Bound(query, pairs)
     if hasattr(query, "run") and hasattr(query, "told"):
         found: Any = query
         return found  # type: ignore[no-any-return]

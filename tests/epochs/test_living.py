@@ -173,3 +173,17 @@ def test_what_outgrows_the_memory_goes_to_pages() -> None:
         numbered["a"], numbered["b"], on={"c": 3, "t": 15_000}, by="k"
     ).to_arrow()
     assert found == whole.num_rows > 0
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "says"),
+    [
+        ("select * from a", {"pairs": "new"}, "pairs='new' is for a join of ours"),
+        ("select * from a", {"pairs": "neww"}, "choose 'all' or 'new'"),
+        (lambda windows: windows["a"], {"pairs": "new"}, "pairs='new' is for a join of ours"),
+        (lambda windows: windows["a"], {"windows": {"b": chunks("a")}}, "gives names for SQL"),
+    ],
+)
+def test_words_that_a_query_has_no_use_for(query: Any, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(matwin.InputError, match=says):
+        matwin.continuous_query(query, {"a": pa.table({"t": [1]})}, cut=cut.count(1), **more)

@@ -274,7 +274,7 @@ class Planner:
             return Input(alias, self.target.describe(text, self.tables_in(text)), item)
         except InputError:
             raise
-        except Exception:
+        except Exception:  # whatever the target can't describe it runs by itself, and tells why not
             return None
 
 
