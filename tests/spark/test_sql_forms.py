@@ -37,6 +37,19 @@ QUERIES = [
     "right bestmatch join near on temp.t mindist near.t where abs(temp.t - near.t) <= 20",
     "select v, count(*) as n from (select temp.v from temp, hum where abs(temp.t - hum.t) < 4) "
     "group by v",
+    # Distances on columns that no order names.
+    "select temp.v, hum.w from temp left bestmatch join hum on temp.t mindist hum.t "
+    "where abs(temp.t - hum.t) <= 20 and temp.x - hum.x between -3 and 8",
+    "select temp.v, hum.w from temp full bestmatch join hum on temp.t mindist hum.t "
+    "where abs(temp.x - hum.x) < 0.5 and hum.t >= temp.t",
+    # Which of several rows of one time is taken differs, so only times are selected.
+    "select temp.v, hum.t from temp asof join hum on temp.k = hum.k and temp.t >= hum.t",
+    "select temp.v, hum.t, temp.k, hum.k from temp asof left join hum on temp.t < hum.t "
+    "and hum.k = temp.k where temp.v > 1",
+    "select temp.t, count(hum.t) as n, max(hum.t) as m from temp asof left join hum on "
+    "hum.t > temp.t group by temp.t having count(*) > 0",
+    "select a.v, b.w, c.t from temp a join hum b on abs(a.t - b.t) <= 2 and a.k = b.k "
+    "asof join wind c on a.k = c.k and b.t >= c.t",
 ]
 
 
@@ -61,8 +74,8 @@ def test_queries_give_the_same_rows(query: str) -> None:
 
 def test_what_spark_does_not_have_is_told() -> None:
     session = spark()
-    with pytest.raises(matwin.InputError, match="as-of joins don't run on Spark"):
-        matwin.spark.sql(session, "select * from temp asof join hum on temp.t >= hum.t")
+    with pytest.raises(matwin.InputError, match="with hum can't be run here: only inner"):
+        matwin.spark.sql(session, "select * from temp asof right join hum on temp.t >= hum.t")
     with pytest.raises(matwin.InputError, match="there is no table 'nowhere'"):
         matwin.spark.sql(session, "select * from nowhere")
     with pytest.raises(matwin.InputError, match="temp has no column 'tt'"):

@@ -178,7 +178,10 @@ class SelectPlanner:
                 break
             else:
                 operand = self._with(operand, join, given)
-        return chosen if isinstance(chosen.operand, Branch) else Chosen(operand, [], items)
+        if not isinstance(chosen.operand, Branch):
+            chosen = Chosen(operand, [], items)
+        self._refuse_asof(chosen.rest)
+        return chosen
 
     def _ordered(self) -> tuple[list[exp.Expr], list[Input | None]]:
         """The items in an order in which each is connected with those before it, if all of them
@@ -261,6 +264,15 @@ class SelectPlanner:
                     "subquery: from (select … ) a bestmatch join …"
                 )
                 raise wrong(self.text, message, item)
+
+    def _refuse_asof(self, items: list[exp.Expr]) -> None:
+        """Refuse an as-of join that is left to an engine without one."""
+        for item in items if not self.planner.target.has_asof else ():
+            if isinstance(item, exp.Join) and item.method == "ASOF":
+                called = f"as-of join with {item.this.alias_or_name}"
+                why = next((one.why for one in self.planner.notes if one.text == called),
+                           "another join stands between it and those of MatWin")  # fmt: skip
+                raise wrong(self.text, f"this {called} can't be run here: {why}", item)
 
     def _windowed(self, windows: Windows) -> Chosen:
         """The window join of the select; other tables of the from clause stay."""

@@ -3,8 +3,8 @@
     spark.table(name), DataFrames by keyword ──▶ the same planner ──▶ matwin.spark's joins
                                                                  └──▶ spark.sql over temporary views
 
-No row is read here but what the joins' look at the data takes.  Left out: as-of joins and distances
-on columns that no order names, which the joins on Spark don't have; files in quotes.
+No row is read here but what the joins' look at the data takes.  Left out: files in quotes, and what
+Spark SQL has no words for: as-of joins of other forms than ours, DuckDB's own functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import pyarrow as pa
 from matwin.sources import Source
 from matwin.storage.errors import InputError
 
-from .arguments import best_arguments, near_arguments, window_arguments, window_columns
+from .arguments import (
+    asof_arguments,
+    best_arguments,
+    near_arguments,
+    window_arguments,
+    window_columns,
+)
 from .catalog import Catalog
 from .dialect import parsed
 from .errors import SqlError
@@ -64,7 +70,9 @@ def run_on_spark(
 
     catalog = SparkCatalog(frames, session=spark, make=Frame.of)
     run = _Run(spark, dict(options or {}))
-    target = Target(run.describe, spark_quoted, "abs", run.prefix, names_result=False)
+    target = Target(
+        run.describe, spark_quoted, "abs", run.prefix, names_result=False, has_asof=False
+    )
     planner = Planner(parsed(text, catalog.columns), catalog, text, target)
     run.planner = planner
     try:
@@ -133,22 +141,16 @@ class _Run:
                     if name in part.sql:
                         self._view(name, other)
                 return self._sql(part.sql)
-            case Asof():
-                raise InputError("as-of joins don't run on Spark; write a bestmatch join")
-            case Best() if part.where:
-                raise InputError(
-                    "on Spark, a distance in the where clause is between columns of the on clause; "
-                    "name them there with the order indifferent"
-                )
-        if isinstance(part, Windowed):
-            return self._windowed(part, joins)
+            case Windowed():
+                return self._windowed(part, joins)
         left, right = self._frame(part.left), self._frame(part.right)
-        if isinstance(part, Best):
-            given = best_arguments(part)
-            given.pop("where")
-            return joins.bestmatch_join(left, right, **given, **self.options)
-        assert isinstance(part, Near)
-        return joins.epsilon_join(left, right, **near_arguments(part), **self.options)
+        match part:
+            case Best():
+                return joins.bestmatch_join(left, right, **best_arguments(part), **self.options)
+            case Near():
+                return joins.epsilon_join(left, right, **near_arguments(part), **self.options)
+            case Asof():
+                return joins.asof_join(left, right, **asof_arguments(part), **self.options)
 
     def _scanned(self, part: Scan) -> Any:
         frame = part.source.frame  # type: ignore[attr-defined]

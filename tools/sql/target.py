@@ -1,7 +1,7 @@
 """Who runs the rest of a query: what the planner has to know of it.
 
 DuckDB   "name"    abs of a length of time is a macro of ours    the result is described first
-Spark    `name`    has it                                        a DataFrame knows its columns
+Spark    `name`    has it; has no as-of join                     a DataFrame knows its columns
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Target:
     prefix: str = PREFIX
     names_result: bool = True
     """Whether the names and types of the result are asked for beforehand."""
+    has_asof: bool = True
+    """Whether it runs as-of joins that are not for us."""
 
 
 DUCKDB = Target(describe, quoted, ABS)
