@@ -42,7 +42,10 @@ WRONG: list[tuple[str, str, str | None]] = [
     (BEST.format(on="temp.t mindst hum.t", where=""), "did you mean 'mindist'?", "mindst"),
     (BEST.format(on="temp.t mindist temp.x", where=""), "one of these must be a column of hum",
      "temp.t mindist temp.x"),
-    ("select temp from temp join hum on abs(temp.t - hum.t) < 1", "temp is a whole row", "temp"),
+    ("select columns('zz') from temp join hum on abs(temp.t - hum.t) < 1", "no column here is "
+     "meant by this", "columns('zz')"),
+    ("select distinct on (columns('v')) temp.t from temp join hum on abs(temp.t - hum.t) < 1",
+     "name the columns here", "columns('v')"),
     ("select * from (temp bestmatch join hum on t) q", "in brackets is written as", None),
     (BEST.format(on="pct", where=""), "no table has 'pct' on the left", "pct"),
     (BEST.format(on="temp.t mindist hum.t, temp.t mindist hum.t", where=""), "stands there twice",

@@ -129,6 +129,12 @@ class MatWin(DuckDB):
         def _parse_expression(self) -> Any:
             return self._spanned(super()._parse_expression)
 
+        def _parse_ordered(self, *args: Any, **kwargs: Any) -> Any:
+            return self._spanned(super()._parse_ordered, *args, **kwargs)
+
+        def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+            return self._spanned(super()._parse_function_call, *args, **kwargs)
+
         def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
             # sqlglot leaves out what it does not understand of '1 day 02:00'.
             text = self._next.text if self._next.token_type == TokenType.STRING else None

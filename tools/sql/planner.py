@@ -81,13 +81,26 @@ class Planner:
     def _described(self) -> pa.Schema:
         text = self.naming.rendered(span_of(self.tree))
         try:
-            return self.target.describe(text, self.tables_in(text))
+            found = self.target.describe(text, self.tables_in(text))
+            return pa.schema([one.with_name(self._as_given(one.name)) for one in found])
         except InputError:
             raise
         except Exception as error:
             for scope, column in self.unknown:
                 raise scope.unknown(column) from None
             raise self.refused(error) from None
+
+    def _as_given(self, name: str) -> str:
+        """A column's name that is made of its expression, with the query's own tables in it."""
+        for ours in dict.fromkeys(_NAMES.findall(name)):
+            part = self.parts.get(ours)
+            if not isinstance(part, Scan):
+                continue
+            label = part.label
+            for alias in (self.target.quoted(label), label):
+                name = re.sub(rf"\b{ours} AS {re.escape(alias)}(?!\w)", ours, name)
+            name = name.replace(ours, label)
+        return name
 
     def refused(self, error: Exception) -> Exception:
         """What DuckDB has against the query, at its place if that can be found."""

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from .dialect import SPAN, WINDOWS, span_of
 from .errors import Place, place_of, wrong
+from .names import Input
 from .nodes import joined_name
 
 if TYPE_CHECKING:
@@ -58,15 +59,15 @@ class Rewriter:
             planner.naming.replace(span_of(windows), "")
         place = self._from_place()
         implied = self._implied_select()
+        self.of.spread.edit(self.name, self.ours)
         planner.naming.replace(place, implied[1] + self._naming_from())
         planner.edits.replace(place, implied[0] + self._from())
         self._note_direct()
 
     def _rename(self, column: exp.Column) -> None:
-        ref = self.of.owner(column)
-        if ref is None and len(column.parts) == 1 and self.scope.input_of(column.name) is not None:
-            message = f"{column.name} is a whole row; beside a join of MatWin's, name its columns"
-            raise wrong(self.text, message, column)
+        ref, whole = self.of.owner(column), self.of.row_of(column)
+        if whole is not None and whole.alias in self.ours:
+            self._rename_row(column, whole)
         if ref is None or ref[0] not in self.ours:
             return
         length = self.scope.length(column)
@@ -79,26 +80,26 @@ class Rewriter:
             text += f" AS {self.planner.target.quoted(ref[1])}"
         self.planner.edits.replace(Place(first.start, last.end), text)
 
+    def _rename_row(self, column: exp.Column, whole: Input) -> None:
+        place = place_of(column)
+        assert place is not None
+        if not self.planner.target.names_result:
+            message = f"{whole.alias} is a whole row; beside a join of MatWin's, name its columns"
+            raise wrong(self.text, message, column)
+        text = self.of.spread.row(self.name, whole)
+        if any(column is one for one in self.select.expressions):
+            text += f" AS {self.planner.target.quoted(column.name)}"
+        self.planner.edits.replace(place, text)
+
     def _edit_stars(self) -> None:
         for projection in self.select.expressions:
             star = star_of(projection)
-            if star is None:
-                self._refuse_inner_stars(projection)
-            elif SPAN in projection.meta:
+            if star is not None and SPAN in projection.meta:
                 table = projection.table if isinstance(projection, exp.Column) else ""
                 found = self.scope.input_of(table) if table else None
                 if not table or (found is not None and found.alias in self.ours):
                     text = self._expanded(projection, star)
                     self.planner.edits.replace(span_of(projection), text)
-
-    def _refuse_inner_stars(self, projection: exp.Expr) -> None:
-        for star in projection.find_all(exp.Star, exp.Columns):
-            if (
-                not isinstance(star.parent, exp.Count)
-                and star.find_ancestor(exp.Select) is self.select
-            ):
-                message = "beside a join of MatWin's, name the columns here"
-                raise wrong(self.text, message, projection)
 
     def _expanded(self, projection: exp.Expr, star: exp.Star) -> str:
         """The columns that a star stands for."""
@@ -220,11 +221,9 @@ class Rewriter:
 
 
 def star_of(projection: exp.Expr) -> exp.Star | None:
-    if isinstance(projection, exp.Star):
-        return projection
-    if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
-        return projection.this
-    return None
+    """The star that a projection is, unless it has a pattern."""
+    star = projection.this if isinstance(projection, exp.Column) else projection
+    return star if isinstance(star, exp.Star) and not star.args.get("ilike") else None
 
 
 def left_out_of(star: exp.Star | None) -> set[tuple[str, str]]:

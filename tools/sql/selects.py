@@ -27,6 +27,7 @@ from .names import Input, Scope, check_aliases
 from .nodes import Note, Scan
 from .recognise import Distance, Ref
 from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of, table_of
+from .spread import Spread
 from .tree import Branch, Leaf, Operand
 from .windows import WindowChooser
 
@@ -65,6 +66,7 @@ class SelectPlanner:
         self.where: list[Condition] = []
         self.on: list[Condition] = []
         self._owners: dict[int, Ref | None] = {}
+        self.spread = Spread(self)
 
     def plan(self) -> None:
         """Plan the joins, if there are any for us."""
@@ -123,19 +125,35 @@ class SelectPlanner:
     def _owner(self, column: exp.Column) -> Ref | None:
         if isinstance(column.this, exp.Star):
             return None
-        node, is_ordering = column.parent, False
-        while node is not None and node is not self.select:
-            if isinstance(node, exp.Select) and self._has(node, column):
-                return None
-            is_ordering = is_ordering or isinstance(node, exp.Order)
-            node = node.parent
-        if is_ordering and not column.table and column.name.lower() in self.scope.aliases:
+        around = self._around(column)
+        if any(isinstance(node, exp.Select) and self._has(node, column) for node in around):
+            return None
+        is_alias = not column.table and column.name.lower() in self.scope.aliases
+        if is_alias and any(isinstance(node, exp.Order) for node in around):
             return None
         found = self.scope.resolve(column)
-        is_alias = not column.table and column.name.lower() in self.scope.aliases
         if found is None and not is_alias:
             self.planner.unknown.append((self.scope, column))
         return found
+
+    def _around(self, column: exp.Column) -> list[exp.Expr]:
+        """The expressions around a name, within this select."""
+        found: list[exp.Expr] = []
+        node = column.parent
+        while node is not None and node is not self.select:
+            found.append(node)
+            node = node.parent
+        return found
+
+    def row_of(self, column: exp.Column) -> Input | None:
+        """The input whose whole row a name means."""
+        if len(column.parts) > 1 or self.owner(column) is not None:
+            return None
+        is_alias = column.name.lower() in self.scope.aliases
+        selects = (node for node in self._around(column) if isinstance(node, exp.Select))
+        if is_alias or any(self._has(node, column) for node in selects):
+            return None
+        return self.scope.input_of(column.name)
 
     def _has(self, select: exp.Select, column: exp.Column) -> bool:
         """Whether an inner select has something of this name itself."""
@@ -322,7 +340,7 @@ class SelectPlanner:
 
     def _needed(self, chosen: Chosen) -> set[Ref]:
         """The columns that the rest of the select needs."""
-        found: set[Ref] = set()
+        found = set(self.spread.refs(chosen))
         for column in self.columns(chosen):
             ref = self.owner(column)
             if ref is not None:
