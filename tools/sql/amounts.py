@@ -23,7 +23,7 @@ from sqlglot import exp
 from matwin.bounds import Strict
 from matwin.storage.columns import is_temporal
 from matwin.storage.errors import InputError
-from matwin.storage.units import nanoseconds
+from matwin.storage.units import nanoseconds, unit_nanoseconds
 
 from .dialect import RAW
 
@@ -40,6 +40,8 @@ _SHOWN = (
     ("d", 86_400 * _SECOND), ("h", 3600 * _SECOND), ("min", 60 * _SECOND), ("s", _SECOND),
     ("ms", 10**6), ("us", 10**3), ("ns", 1),
 )  # fmt: skip
+_FRACTIONAL = (_SECOND, 10**6)
+"""Units of which DuckDB takes parts: seconds and milliseconds."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _CLOCK = re.compile(r"\s*([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*")
 _PLAIN = re.compile(r"\s*[+-]?\d+(?:\.\d+)?\s*")
@@ -130,7 +132,9 @@ def _interval(node: exp.Interval) -> Amount | None:
     inner = _number(count.this) if isinstance(count, exp.Literal) else amount_of(count)
     if length is None or inner is None or inner.is_time:
         return None
-    return Amount(inner.value * length, True)
+    # DuckDB drops the rest of `interval 1.5 hours`, though not of `interval '1.5 hours'`.
+    count_of = inner.value if length in _FRACTIONAL else math.trunc(inner.value)
+    return Amount(Fraction(count_of) * length, True)
 
 
 def _singular(unit: str) -> str:
@@ -164,6 +168,8 @@ def _function(node: exp.Anonymous) -> Amount | None:
     inner = amount_of(node.expressions[0]) if len(node.expressions) == 1 else None
     if length is None or inner is None or inner.is_time:
         return None
+    if inner.value.denominator != 1 and length not in _FRACTIONAL:
+        return None  # DuckDB rounds it
     return Amount(inner.value * length, True)
 
 
@@ -268,11 +274,33 @@ def _end(limits: Range, side: int, data_type: pa.DataType) -> tuple[Any, bool]:
     end, is_open = (limits.lo, limits.hi)[side], limits.is_open[side]
     if end is None:
         return None, False
-    if is_temporal(data_type):
-        length = end.value if end.is_time or not end.value else end.value * UNITS["day"]
-        return shown_time(length), is_open
     if pa.types.is_floating(data_type):
         return float(end.value), is_open
-    inward = 1 if side == 0 else -1
-    whole = math.ceil(end.value) if inward > 0 else math.floor(end.value)
+    round_inward = math.ceil if side == 0 else math.floor
+    if is_temporal(data_type):
+        length = end.value if end.is_time or not end.value else end.value * UNITS["day"]
+        unit = unit_nanoseconds(data_type)
+        whole = round_inward(length / unit) * unit
+        return shown_time(Fraction(whole)), is_open and whole == length
+    whole, inward = round_inward(end.value), 1 if side == 0 else -1
     return (whole + inward if is_open and whole == end.value else whole), False
+
+
+def admits_nothing(limits: Range, data_type: pa.DataType) -> bool:
+    """Whether no two values of a type are so far apart: ``0 < b - a < 1`` on whole numbers."""
+    if limits.is_empty:
+        return True
+    if not limits.is_bounded or pa.types.is_floating(data_type):
+        return False
+    unit = unit_nanoseconds(data_type) if is_temporal(data_type) else 1
+    lo, hi = (_counted(end, unit) for end in (limits.lo, limits.hi))
+    first = math.floor(lo) + 1 if limits.is_open[0] else math.ceil(lo)
+    last = math.ceil(hi) - 1 if limits.is_open[1] else math.floor(hi)
+    return first > last
+
+
+def _counted(end: Amount | None, unit: int) -> Fraction:
+    """An end in units of a column; a number on a date is days."""
+    assert end is not None
+    is_days = unit > 1 and not end.is_time
+    return end.value * UNITS["day"] / unit if is_days else end.value / unit

@@ -22,7 +22,7 @@ from sqlglot import exp
 from matwin.hints import did_you_mean
 from matwin.storage.errors import InputError
 
-from .amounts import Amount, Range, tolerance
+from .amounts import Amount, Range, admits_nothing, tolerance
 from .catalog import Catalog
 from .conditions import (
     Condition,
@@ -81,8 +81,9 @@ class Chooser:
 
     # ── bestmatch ────────────────────────────────────────────────────────────────────────────
 
-    def bestmatch(self, join: exp.Join, left: Operand, right: Leaf) -> Branch:
-        """The bestmatch join of a join clause."""
+    def bestmatch(self, join: exp.Join, left: Operand, right: Leaf, *, stays: bool) -> Branch:
+        """The bestmatch join of a join clause; `stays`: its conditions are asked again after a
+        later join, which may bring rows without a partner."""
         how = HOWS[join.side or None]
         other = right.inputs[0].alias
         terms = [self._term(term, left, other) for term in join.args["on"].expressions]
@@ -91,6 +92,7 @@ class Chooser:
         named = {ref for ours, theirs, _, _ in terms for ref in (ours, theirs)}
         for one, found in between(self.where, left.aliases, other):
             self._take(one, found, limits, keys, named)
+            one.stays = stays
         on = tuple(
             self._attribute(ours, theirs, limits.pop((ours, theirs), None), name, order, join)
             for ours, theirs, name, order in terms
@@ -120,11 +122,15 @@ class Chooser:
             keys.append(pair)
             one.outcome = "key"
         elif is_number:
-            limits[pair] = limits[pair].meet(found.limits) if pair in limits else found.limits
+            met = limits[pair].meet(found.limits) if pair in limits else found.limits
+            common = compared_as(*fields)
+            assert common is not None
+            if admits_nothing(met, common):
+                alone = admits_nothing(found.limits, common)
+                why = "" if alone else ": this contradicts another condition on the same columns"
+                raise wrong(self.text, f"nothing is so near{why}", one.node)
+            limits[pair] = met
             one.outcome = "tolerance"
-            if limits[pair].is_empty:
-                raise wrong(self.text, "nothing is so near: this contradicts another condition "
-                            "on the same columns", one.node)  # fmt: skip
 
     def _term(self, term: Term, left: Operand, other: str) -> tuple[Ref, Ref, str, Any]:
         name = term.args["order"].name if term.args.get("order") else "mindist"
@@ -238,15 +244,16 @@ class Chooser:
     # ── ranges ───────────────────────────────────────────────────────────────────────────────
 
     def near(
-        self, join: exp.Join, left: Operand, right: Leaf, on: list[Condition]
+        self, join: exp.Join, left: Operand, right: Leaf, on: list[Condition], *, stays: bool
     ) -> Branch | str | None:
         """The ε-join of a join clause or a comma; None where there is no distance at all, text
-        says why DuckDB runs one that has."""
+        says why DuckDB runs one that has.  `stays`: conditions of the where clause can't be taken,
+        because a later join may bring rows without a partner."""
         how = range_how(join)
         if how is None:
             return None
         other = right.inputs[0].alias
-        pool = [*on, *self.where] if how == "inner" else on
+        pool = [*on, *self.where] if how == "inner" and not stays else on
         limits, keys, used, why = self._ranges(pool, left, other)
         if not any(one.is_bounded for one in limits.values()):
             return why
@@ -292,7 +299,8 @@ class Chooser:
                 why = _unlike(distance, *fields)
             else:
                 met = limits[pair].meet(distance.limits) if pair in limits else distance.limits
-                if met.is_empty or (met.is_time is None and met.is_mixed):
+                common = compared_as(*fields)
+                if common is None or met.is_mixed or admits_nothing(met, common):
                     return {}, [], [], "nothing is so near"
                 limits[pair] = met
                 used.append(one)

@@ -43,6 +43,13 @@ class Condition:
     is_movable: bool
     outcome: str | None = None
     """What it has become: None is a filter on the joined rows."""
+    stays: bool = False
+    """Whether it filters the joined rows all the same."""
+
+    @property
+    def is_after(self) -> bool:
+        """Whether it is a filter on the joined rows."""
+        return self.outcome is None or self.stays
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -65,7 +72,14 @@ def _condition(node: exp.Expr, owner: Callable[[exp.Column], Ref | None]) -> Con
 
 
 def _is_movable(node: exp.Expr) -> bool:
-    if node.find(exp.Query, exp.AggFunc, exp.Window, exp.Rand, exp.Placeholder, exp.Parameter):
+    if node.find(exp.Query, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter):
+        return False
+    return is_steady(node)
+
+
+def is_steady(node: exp.Expr) -> bool:
+    """Whether an expression or a query gives the same each time."""
+    if node.find(exp.Rand, exp.TableSample):
         return False
     names = {one.name.lower() for one in node.find_all(exp.Anonymous)}
     names |= {

@@ -74,15 +74,14 @@ class Emitter:
         filters = tuple(text for text, _ in leaf.filters)
         if len(leaf.items) == 1 and isinstance(scan, Scan) and _is_plain(leaf.items[0]):
             one = leaf.inputs[0]
-            kept = self._columns(one.alias, one.schema)
+            kept = self._columns(one.alias, one.schema) or (narrowest(one.schema),)
             of_filters = {name for _, refs in leaf.filters for _, name in refs}
             read = tuple(n for n in one.schema.names if n in of_filters or n in kept)
             return Scan(scan.label, scan.source, read, one.alias, filters, kept, scan.spec)
         return self._derived(leaf, filters)
 
     def _columns(self, alias: str, schema: pa.Schema) -> tuple[str, ...]:
-        found = tuple(name for name in schema.names if (alias, name) in self.needed)
-        return found or (narrowest(schema),)
+        return tuple(name for name in schema.names if (alias, name) in self.needed)
 
     def _derived(self, leaf: Leaf, filters: tuple[str, ...]) -> Derived:
         planner = self.planner
@@ -90,10 +89,12 @@ class Emitter:
         fields, wanted = [], []
         quoted = planner.target.quoted
         for one in leaf.inputs:
-            for name in self._columns(one.alias, one.schema):
+            for name in self._columns(one.alias, one.schema) if not one.is_hidden else ():
                 called = joined_name((one.alias, name))
                 fields.append(one.field(name).with_name(called).with_nullable(True))
                 wanted.append(f"{quoted(one.alias)}.{quoted(name)} AS {quoted(called)}")
+        if not wanted:  # only the number of rows counts
+            fields, wanted = [pa.field("__matwin", pa.int32())], [f"1 AS {quoted('__matwin')}"]
         where = f" WHERE {' AND '.join(f'({one})' for one in filters)}" if filters else ""
         prefix = planner.with_clause(leaf.items[0])
         body = " ".join(planner.edits.rendered(place) for place in places)

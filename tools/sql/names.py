@@ -10,7 +10,7 @@ with the place where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,8 @@ class Input:
     schema: pa.Schema
     item: exp.Expr
     """Where it stands in the from clause."""
+    is_hidden: bool = False
+    """Whether only the condition of its own join sees it: semi and anti joins."""
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -46,16 +48,51 @@ class Input:
         return self.schema.field(column)
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A column that several tables have and that stands once, by USING or NATURAL."""
+
+    name: str
+    """In lower case."""
+    aliases: tuple[str, ...]
+    shown: str
+    """The table whose values it has: the right one of a right join."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """The inputs of one select that we join."""
 
     text: str
     inputs: tuple[Input, ...]
-    merged: frozenset[str]
-    """Columns that stand once, by USING, in lower case."""
+    merged: tuple[Merged, ...]
     aliases: frozenset[str]
     """Names of the select list, in lower case."""
+
+    @property
+    def visible(self) -> list[Input]:
+        """The inputs that a star stands for."""
+        return [one for one in self.inputs if not one.is_hidden]
+
+    def merged_of(self, alias: str, column: str) -> Merged | None:
+        """What a column is merged into."""
+        name = column.lower()
+        return next((m for m in self.merged if m.name == name and alias in m.aliases), None)
+
+    def star(self, inputs: Iterable[Input]) -> Iterator[Ref]:
+        """The columns that a star over these inputs stands for, each merged one once."""
+        done: set[Merged] = set()
+        for one in inputs:
+            for column in one.schema.names:
+                found = self.merged_of(one.alias, column)
+                if found is None:
+                    yield one.alias, column
+                elif found not in done:
+                    done.add(found)
+                    whole = len(set(found.aliases) & {other.alias for other in inputs}) > 1
+                    shown = self.input_of(found.shown) if whole else one
+                    assert shown is not None
+                    yield shown.alias, shown.names[column.lower()]
 
     def input_of(self, alias: str) -> Input | None:
         """The input of this name."""
@@ -67,33 +104,41 @@ class Scope:
         assert found is not None, ref
         return found.field(ref[1])
 
-    def resolve(self, column: exp.Column) -> Ref | None:
-        """The column that a name means here; None where it is nothing of these inputs."""
-        return self._parted(column)[0]
+    def resolve(self, column: exp.Column, own: Input | None = None) -> Ref | None:
+        """The column that a name means here; None where it is nothing of these inputs.
+
+        `own`: the hidden input in whose condition it stands."""
+        return self._parted(column, own)[0]
 
     def length(self, column: exp.Column) -> int:
         """How many of a name's parts name the column; the rest are fields within it."""
-        return self._parted(column)[1]
+        table = self.input_of(column.parts[0].name) if len(column.parts) > 1 else None
+        return 1 if table is None else 2
 
-    def _parted(self, column: exp.Column) -> tuple[Ref | None, int]:
+    def _parted(self, column: exp.Column, own: Input | None) -> tuple[Ref | None, int]:
         parts = [part.name for part in column.parts]
         table = self.input_of(parts[0]) if len(parts) > 1 else None
-        if table is not None:
+        if table is not None and (table is own or not table.is_hidden):
             name = table.names.get(parts[1].lower())
             if name is None:
                 raise self._no_column(column, table, parts[1])
             return (table.alias, name), 2
-        return self._bare(column, parts[0]), 1
+        return self._bare(column, parts[0], own), 1
 
-    def _bare(self, column: exp.Column, name: str) -> Ref | None:
-        having = [one for one in self.inputs if name.lower() in one.names]
-        if len(having) > 1 and name.lower() not in self.merged:
-            if name.lower() in self.aliases:
+    def _bare(self, column: exp.Column, name: str, own: Input | None) -> Ref | None:
+        low = name.lower()
+        having = [
+            one for one in self.inputs
+            if low in one.names and (one is own or not one.is_hidden)
+            and ((found := self.merged_of(one.alias, low)) is None or found.shown == one.alias)
+        ]  # fmt: skip
+        if len(having) > 1:
+            if low in self.aliases:
                 return None
-            said = " or ".join(f"{one.alias}.{one.names[name.lower()]}" for one in having)
+            said = " or ".join(f"{one.alias}.{one.names[low]}" for one in having)
             message = f"{name!r} is ambiguous: {len(having)} tables have it; write {said}"
             raise wrong(self.text, message, column)
-        return (having[0].alias, having[0].names[name.lower()]) if having else None
+        return (having[0].alias, having[0].names[low]) if having else None
 
     def _no_column(self, column: exp.Column, table: Input, name: str) -> Exception:
         near = did_you_mean(name, table.schema.names)

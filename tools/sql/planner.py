@@ -13,7 +13,9 @@ Nothing is read here but schemas.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import pyarrow as pa
 from sqlglot import exp
@@ -22,10 +24,13 @@ from matwin.hints import did_you_mean
 from matwin.sources import Source
 from matwin.storage.errors import InputError
 
+from .binding import items_of, table_of
 from .catalog import Catalog
+from .conditions import is_steady
 from .dialect import BESTMATCH, Parsed, span_of
 from .edits import Edits
 from .errors import Place, place_of, wrong
+from .methods import straighten_methods
 from .names import Input, Scope
 from .needed import names_in, scan_columns
 from .nodes import Derived, Note, Part, Plan, Scan, columns_of, inner_parts
@@ -33,6 +38,8 @@ from .selects import SelectPlanner
 from .streams import StreamSpec, stream_spec
 from .target import DUCKDB, PREFIX, Target
 
+_NUMBERED = re.compile(r"(?<![\w#])#\d+")
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAMES = re.compile(rf"\b{PREFIX}(?:[0-9a-f]{{8}}_)?\d+\b")
 FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
 """Table functions that read nothing; all others are refused."""
@@ -44,6 +51,7 @@ class Planner:
     def __init__(self, query: Parsed, catalog: Catalog, text: str, target: Target = DUCKDB) -> None:
         self.target = target
         self.text, self.tree, self.catalog = text, query.tree, catalog
+        straighten_methods(self.tree)
         self.edits, self.naming = Edits(query.text), Edits(query.text)
         for place, new in query.names:
             self.edits.replace(place, new)
@@ -58,6 +66,10 @@ class Planner:
         self._inputs: dict[int, Input | None] = {}
         self.unknown: list[tuple[Scope, exp.Column]] = []
         """Names that no input has; an error if DuckDB does not know them either."""
+        self._unnamed: dict[int, str] = {}
+        """Names for the items of from clauses that have none, by their nodes."""
+        self.has_numbers = _NUMBERED.search(_QUOTED.sub("", text)) is not None
+        """Whether columns are named by their number: ``#2``."""
 
     # ── the whole ────────────────────────────────────────────────────────────────────────────
 
@@ -68,8 +80,11 @@ class Planner:
             if join.kind == BESTMATCH and not isinstance(join.parent, exp.Select):
                 message = "a bestmatch join in brackets is written as (select * from …)"
                 raise wrong(self.text, message, join)
+        for pivot in self.tree.find_all(exp.Pivot):
+            self._check_pivot(pivot)
         for table in self.tree.find_all(exp.Table):
             self._table(table, names)
+        self._name_the_unnamed()
         for select in reversed(list(self.tree.find_all(exp.Select))):
             SelectPlanner(self, select).plan()
         sql = self.edits.rendered(span_of(self.tree))
@@ -77,6 +92,54 @@ class Planner:
         schema = self._described() if self.target.names_result else pa.schema([])
         streams = tuple(spec for part in used.values() for spec in _specs(part))
         return Plan(sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams)
+
+    def _check_pivot(self, pivot: exp.Pivot) -> None:
+        """Refuse a pivot whose columns depend on its rows."""
+        plain = [one for one in pivot.expressions if not isinstance(one, exp.In)]
+        if pivot.args.get("using") and plain and not pivot.args.get("unpivot"):
+            on = plain[0]
+            message = f"name the values that become columns: on {on.sql()} in ('a', 'b')"
+            raise wrong(self.text, message, on)
+
+    def _name_the_unnamed(self) -> None:
+        """Give subqueries without a name the one that DuckDB would."""
+        for select in self.tree.find_all(exp.Select):
+            count = 0
+            for item in map(table_of, items_of(select)):
+                is_query = isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query)
+                if item.alias or not (is_query or isinstance(item, exp.Values)):
+                    continue
+                count += 1
+                name = "unnamed_subquery" + (str(count) if count > 1 else "")
+                self._unnamed[id(item)] = name
+                end = span_of(item).end
+                for edits in (self.edits, self.naming):
+                    edits.replace(Place(end, end), f") AS {self.target.quoted(name)}")
+
+    def alias_of(self, item: exp.Expr) -> str:
+        """What the query calls an item of a from clause."""
+        if item.alias:
+            return str(item.alias)
+        if id(item) in self._unnamed:
+            return self._unnamed[id(item)]
+        if isinstance(item, exp.Table) and isinstance(item.this, exp.Func):
+            return self.text[span_of(item).start :].split("(")[0].strip()
+        return _called(item.alias_or_name)
+
+    def volatile_ctes(self, items: list[exp.Expr]) -> list[exp.CTE]:
+        """Common table expressions behind these items that are read elsewhere too, and whose rows
+        differ from reading to reading."""
+        found: list[exp.CTE] = []
+        waiting = [table for item in items for table in item.find_all(exp.Table)]
+        while waiting:
+            cte = self.cte_of(waiting.pop())
+            if cte is None or any(cte is one for one in found):
+                continue
+            found.append(cte)
+            waiting += cte.this.find_all(exp.Table)
+        counts = Counter(id(cte) for table in self.tree.find_all(exp.Table)
+                         if (cte := self.cte_of(table)) is not None)  # fmt: skip
+        return [cte for cte in found if counts[id(cte)] > 1 and not is_steady(cte.this)]
 
     def _described(self) -> pa.Schema:
         text = self.naming.rendered(span_of(self.tree))
@@ -179,9 +242,11 @@ class Planner:
         self, table: exp.Table, label: str, source: Source, names: frozenset[str],
         spec: StreamSpec | None,
     ) -> None:  # fmt: skip
-        alias = table.alias or (table.name if spec is None else "")
+        alias = table.alias or (_called(table.name) if spec is None else "")
         select = table.find_ancestor(exp.Query)
         columns = scan_columns(source.schema, alias, select, names)
+        if self.has_numbers:
+            columns = tuple(source.schema.names)
         if spec is not None and spec.column is not None and spec.column not in columns:
             columns = (*columns, spec.column)
         name = self.new_name()
@@ -277,7 +342,9 @@ class Planner:
         return self._inputs[id(item)]
 
     def _input(self, item: exp.Expr) -> Input | None:
-        alias = item.alias_or_name
+        if isinstance(item, exp.Table) and item.args.get("joins"):
+            return None  # a join b join c on … on …: joined before it is joined
+        alias = self.alias_of(item)
         scan = self.parts.get(self.scans.get(id(item), ""))
         has_columns = bool(item.args.get("alias") and item.args["alias"].args.get("columns"))
         if isinstance(scan, Scan) and not has_columns and not item.args.get("pivots"):
@@ -289,6 +356,11 @@ class Planner:
             raise
         except Exception:  # whatever the target can't describe it runs by itself, and tells why not
             return None
+
+
+def _called(name: str) -> str:
+    """What a table without an alias is called: a file by its name, as in DuckDB."""
+    return name if name.isidentifier() else PurePath(name).name.split(".")[0] or name
 
 
 def _named_place(table: exp.Table) -> Place:

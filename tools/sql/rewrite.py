@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from .binding import table_of
 from .dialect import SPAN, WINDOWS, span_of
 from .errors import Place, place_of, wrong
 from .names import Input
@@ -28,11 +29,6 @@ CLAUSES = (
 )  # fmt: skip
 
 
-def table_of(item: exp.Expr) -> exp.Expr:
-    """What is joined by an item of a from clause."""
-    return item.this if isinstance(item, exp.Join) else item
-
-
 class Rewriter:
     """Rewrites one select."""
 
@@ -42,6 +38,7 @@ class Rewriter:
         self.items, self.inputs, self.scope, self.where = of.items, of.inputs, of.scope, of.where
         self.ours = {alias for leaf in chosen.operand.leaves() for alias in leaf.aliases}
         """The tables that are joined."""
+        of.spread.name, of.spread.ours = name, self.ours
 
     def edit(self) -> None:
         """Replace what the joins have taken, and rename columns."""
@@ -50,22 +47,23 @@ class Rewriter:
             self._rename(column)
         self._edit_stars()
         for one in self.where:
-            if one.outcome is not None:
+            if not one.is_after:
                 planner.edits.replace(one.place, "true")
                 planner.naming.replace(one.place, "true")
         windows = select.args.get(WINDOWS)
         if windows is not None:
             planner.edits.replace(span_of(windows), "")
             planner.naming.replace(span_of(windows), "")
+        self._edit_later()
         place = self._from_place()
         implied = self._implied_select()
-        self.of.spread.edit(self.name, self.ours)
+        self.of.spread.edit()
         planner.naming.replace(place, implied[1] + self._naming_from())
         planner.edits.replace(place, implied[0] + self._from())
         self._note_direct()
 
     def _rename(self, column: exp.Column) -> None:
-        ref, whole = self.of.owner(column), self.of.row_of(column)
+        ref, whole = self.of.names.owner(column), self.of.names.row_of(column)
         if whole is not None and whole.alias in self.ours:
             self._rename_row(column, whole)
         if ref is None or ref[0] not in self.ours:
@@ -74,7 +72,7 @@ class Rewriter:
         places = [place_of(part) for part in column.parts[:length]]
         first, last = places[0], places[-1]
         assert first is not None and last is not None
-        text = f"{self.name}.{self.planner.target.quoted(joined_name(ref))}"
+        text = self.of.spread.column(ref)
         is_bare = any(column is one for one in self.select.expressions)
         if is_bare and length == len(column.parts):
             text += f" AS {self.planner.target.quoted(ref[1])}"
@@ -86,7 +84,7 @@ class Rewriter:
         if not self.planner.target.names_result:
             message = f"{whole.alias} is a whole row; beside a join of MatWin's, name its columns"
             raise wrong(self.text, message, column)
-        text = self.of.spread.row(self.name, whole)
+        text = self.of.spread.row(whole)
         if any(column is one for one in self.select.expressions):
             text += f" AS {self.planner.target.quoted(column.name)}"
         self.planner.edits.replace(place, text)
@@ -106,23 +104,15 @@ class Rewriter:
         left_out = left_out_of(star)
         renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or ()}
         replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or ()}
-        pieces, seen = [], set()
-        for one in self.of.starred(projection):
-            if one.alias not in self.ours:
-                if left_out or renamed or replaced:
-                    raise wrong(self.text, f"name the columns of {one.alias} here", projection)
-                pieces.append(f"{self.planner.target.quoted(one.alias)}.*")
+        pieces = []
+        for ref in self.scope.star(self.of.starred(projection)):
+            if is_left_out(left_out, *ref):
                 continue
-            for column in one.schema.names:
-                low = column.lower()
-                is_merged = low in self.scope.merged and low in seen
-                if is_merged or is_left_out(left_out, one.alias, column):
-                    continue
-                seen.add(low)
-                text = f"{self.name}.{self.planner.target.quoted(joined_name((one.alias, column)))}"
-                if low in replaced:
-                    text = self.planner.edits.rendered(span_of(replaced[low]))
-                pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, column))}")
+            low = ref[1].lower()
+            text = self.of.spread.column(ref)
+            if low in replaced:
+                text = self.planner.edits.rendered(span_of(replaced[low]))
+            pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, ref[1]))}")
         return ", ".join(pieces) or "NULL"
 
     def _implied_select(self) -> tuple[str, str]:
@@ -177,7 +167,6 @@ class Rewriter:
         """Tables that stood among those that we join."""
         render = self.planner.edits.rendered
         if self._is_prefix():
-            self._check_later()
             return ""
         pieces = []
         for item in self.chosen.rest:
@@ -186,17 +175,40 @@ class Rewriter:
             pieces.append(f" JOIN {render(span_of(table_of(item)))}{clause}")
         return "".join(pieces)
 
-    def _check_later(self) -> None:
+    def _edit_later(self) -> None:
+        """Write out what USING and NATURAL mean in later joins: our columns have other names."""
         for item in self.chosen.rest:
-            if isinstance(item, exp.Join) and (item.args.get("using") or item.method == "NATURAL"):
-                message = "after a join of MatWin's, write the condition: on a.k = b.k"
-                raise wrong(self.text, message, item)
+            is_natural = isinstance(item, exp.Join) and item.method == "NATURAL"
+            if not isinstance(item, exp.Join) or not (is_natural or item.args.get("using")):
+                continue
+            other = self.planner.input_of(item.this)
+            assert other is not None  # or nothing would be ours
+            words = f"{item.side or ''} {item.kind or ''}"
+            on = " AND ".join(self._equal(one, other) for one in self._merged_into(item, other))
+            table = self.planner.edits.rendered(span_of(item.this))
+            self.planner.edits.replace(span_of(item), f"{words} JOIN {table} ON {on or 'true'} ")
+
+    def _merged_into(self, item: exp.Join, other: Input) -> list[str]:
+        keys = [key.name.lower() for key in item.args.get("using") or ()]
+        return keys or [one.name for one in self.scope.merged if other.alias in one.aliases]
+
+    def _equal(self, name: str, other: Input) -> str:
+        """The condition that a merged column stands for."""
+        found = self.scope.merged_of(other.alias, name)
+        before = self._first_with(name) if found is None else self.scope.input_of(found.aliases[0])
+        assert before is not None
+        column = self.of.spread.column
+        ours = column((before.alias, before.names[name]))
+        return f"{ours} = {column((other.alias, other.names[name]))}"
+
+    def _first_with(self, name: str) -> Input | None:
+        return next((one for one in self.scope.visible if name in one.names), None)
 
     def _note_direct(self) -> None:
         """Note where the joined rows are the result already."""
         select = self.select
         is_whole = select is self.planner.tree and not self.chosen.rest
-        left = [one for one in [*self.where, *self.chosen.residue] if one.outcome is None]
+        left = [one for one in [*self.where, *self.chosen.residue] if one.is_after]
         if not is_whole or left or any(select.args.get(one) for one in CLAUSES):
             return
         found: list[str] = []
@@ -206,14 +218,9 @@ class Rewriter:
             if star is not None:
                 if any(star.args.get(one) for one in ("except_", "rename", "replace")):
                     return
-                seen: set[str] = set()
-                for one in self.of.starred(projection):
-                    for column in one.schema.names:
-                        if not (column.lower() in self.scope.merged and column.lower() in seen):
-                            seen.add(column.lower())
-                            found.append(joined_name((one.alias, column)))
+                found += map(joined_name, self.scope.star(self.of.starred(projection)))
                 continue
-            ref = self.of.owner(bare) if isinstance(bare, exp.Column) else None
+            ref = self.of.names.owner(bare) if isinstance(bare, exp.Column) else None
             if ref is None or self.scope.length(bare) != len(bare.parts):
                 return
             found.append(joined_name(ref))

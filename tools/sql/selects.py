@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from .binding import Binding, Declined, items_of
 from .choose import Chooser
 from .conditions import Condition, conditions_of
 from .dialect import BESTMATCH, WINDOWS, Windows
 from .emit import Emitter
 from .errors import Place, wrong
-from .names import Input, Scope, check_aliases
+from .names import Input, Scope
 from .nodes import Note, Scan
 from .recognise import Distance, Ref
-from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of, table_of
+from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of
 from .spread import Spread
 from .tree import Branch, Leaf, Operand
 from .windows import WindowChooser
@@ -35,14 +36,6 @@ if TYPE_CHECKING:
     from .planner import Planner
 
 COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
-
-
-def items_of(select: exp.Select) -> list[exp.Expr]:
-    """The from clause: its first item, then its joins."""
-    clause = select.args.get("from_")
-    if clause is None:
-        return []
-    return [clause.this, *(select.args.get("joins") or [])]
 
 
 @dataclass(slots=True)
@@ -60,26 +53,48 @@ class SelectPlanner:
 
     def __init__(self, planner: Planner, select: exp.Select) -> None:
         self.planner, self.select, self.text = planner, select, planner.text
-        self.items = items_of(select)
-        self.inputs: list[Input | None] = []
-        self.scope: Scope
+        self.names: Binding
         self.where: list[Condition] = []
         self.on: list[Condition] = []
-        self._owners: dict[int, Ref | None] = {}
         self.spread = Spread(self)
+
+    @property
+    def items(self) -> list[exp.Expr]:
+        """The from clause."""
+        return self.names.items
+
+    @property
+    def inputs(self) -> list[Input | None]:
+        """The tables of the from clause, as far as they are known."""
+        return self.names.inputs
+
+    @property
+    def scope(self) -> Scope:
+        """The tables and what they have."""
+        return self.names.scope
 
     def plan(self) -> None:
         """Plan the joins, if there are any for us."""
         if not self._is_ours():
             return
-        self._bind()
+        try:
+            self._plan()
+        except Declined as declined:
+            if self._must_be_ours():
+                message = f"beside a join of MatWin's this can't be followed: {declined.why}"
+                raise wrong(self.text, message, declined.at or self.select) from None
+            self.planner.notes.append(Note("duckdb", "join", declined.why))
+
+    def _plan(self) -> None:
+        self.names = Binding(self.planner, self.select)
         windows = self.select.args.get(WINDOWS)
         clause = self.select.args.get("where")
-        self.where = conditions_of(clause.this if clause else None, self.owner)
+        self.where = conditions_of(clause.this if clause else None, self.names.owner)
         chosen = self._windowed(windows) if windows else self._chain()
         self._edit_lengths()
         if isinstance(chosen.operand, Leaf):
             return
+        self._check(chosen)
         self._push_down(chosen)
         needed = self._needed(chosen)
         part = Emitter(self.planner, self.scope, needed).part(chosen.operand)
@@ -88,85 +103,28 @@ class SelectPlanner:
         Rewriter(self, chosen, name).edit()
         self._tell(chosen)
 
+    def _must_be_ours(self) -> bool:
+        """Whether DuckDB could not run it."""
+        joins = [item for item in items_of(self.select) if isinstance(item, exp.Join)]
+        return bool(self.select.args.get(WINDOWS)) or any(one.kind == BESTMATCH for one in joins)
+
+    def _check(self, chosen: Chosen) -> None:
+        """Decline what would not mean the same."""
+        if self.planner.has_numbers:
+            raise Declined("a column is named by its number", self.select)
+        for leaf in chosen.operand.leaves():
+            for cte in self.planner.volatile_ctes(leaf.items):
+                why = f"{cte.alias} is read several times and has other rows each time"
+                raise Declined(why, cte)
+
     def _is_ours(self) -> bool:
         """Whether there may be a join for us."""
-        joins = [item for item in self.items if isinstance(item, exp.Join)]
-        if self.select.args.get(WINDOWS) or any(join.kind == BESTMATCH for join in joins):
+        joins = [item for item in items_of(self.select) if isinstance(item, exp.Join)]
+        if self._must_be_ours():
             return True
         clauses = [self.select.args.get("where"), *(join.args.get("on") for join in joins)]
         compares = any(one.find(*COMPARISONS) for one in clauses if one is not None)
         return bool(joins) and (compares or any(join.method == "ASOF" for join in joins))
-
-    # ── names ────────────────────────────────────────────────────────────────────────────────
-
-    def _bind(self) -> None:
-        self.inputs = [self.planner.input_of(table_of(item)) for item in self.items]
-        known = [one for one in self.inputs if one is not None]
-        check_aliases(self.text, known, self.select.find_all(exp.Column))
-        merged = {
-            name.name.lower()
-            for item in self.items
-            if isinstance(item, exp.Join)
-            for name in item.args.get("using") or ()
-        }
-        named = (exp.Alias, exp.Column)
-        aliases = {
-            one.alias_or_name.lower() for one in self.select.expressions
-            if isinstance(one, named) and (one.alias or one.args.get("table"))
-        }  # fmt: skip
-        self.scope = Scope(self.text, tuple(known), frozenset(merged), frozenset(aliases))
-
-    def owner(self, column: exp.Column) -> Ref | None:
-        """The column of this select's inputs that a name means."""
-        if id(column) not in self._owners:
-            self._owners[id(column)] = self._owner(column)
-        return self._owners[id(column)]
-
-    def _owner(self, column: exp.Column) -> Ref | None:
-        if isinstance(column.this, exp.Star):
-            return None
-        around = self._around(column)
-        if any(isinstance(node, exp.Select) and self._has(node, column) for node in around):
-            return None
-        is_alias = not column.table and column.name.lower() in self.scope.aliases
-        if is_alias and any(isinstance(node, exp.Order) for node in around):
-            return None
-        found = self.scope.resolve(column)
-        if found is None and not is_alias:
-            self.planner.unknown.append((self.scope, column))
-        return found
-
-    def _around(self, column: exp.Column) -> list[exp.Expr]:
-        """The expressions around a name, within this select."""
-        found: list[exp.Expr] = []
-        node = column.parent
-        while node is not None and node is not self.select:
-            found.append(node)
-            node = node.parent
-        return found
-
-    def row_of(self, column: exp.Column) -> Input | None:
-        """The input whose whole row a name means."""
-        if len(column.parts) > 1 or self.owner(column) is not None:
-            return None
-        is_alias = column.name.lower() in self.scope.aliases
-        selects = (node for node in self._around(column) if isinstance(node, exp.Select))
-        if is_alias or any(self._has(node, column) for node in selects):
-            return None
-        return self.scope.input_of(column.name)
-
-    def _has(self, select: exp.Select, column: exp.Column) -> bool:
-        """Whether an inner select has something of this name itself."""
-        first = column.parts[0].name.lower()
-        for item in items_of(select):
-            table = table_of(item)
-            if table.alias_or_name.lower() == first:
-                return True
-            if len(column.parts) == 1:
-                found = self.planner.input_of(table)
-                if found is None or first in found.names:
-                    return True
-        return any(one.alias.lower() == first for one in select.expressions if one.alias)
 
     # ── choice ───────────────────────────────────────────────────────────────────────────────
 
@@ -174,6 +132,7 @@ class SelectPlanner:
         """Joins from left to right, as far as they are for us."""
         render = self.planner.naming.rendered
         chooser = Chooser(self.text, self.scope, self.planner.catalog, self.where, render)
+        self._check_commas()
         items, inputs = self._ordered()
         first = inputs[0]
         if first is None:
@@ -184,7 +143,12 @@ class SelectPlanner:
         for number, join in enumerate(items[1:], 1):
             assert isinstance(join, exp.Join)
             given = inputs[number]
-            made, residue = self._one(chooser, join, operand, given)
+            stays = not all(map(keeps_left, items[number + 1 :]))
+            if chosen.residue and not keeps_left(join):
+                # What is left of an ON clause is asked after all of our joins: not after this one.
+                self._refuse_unknown(items[number:])
+                break
+            made, residue = self._one(chooser, join, operand, given, stays=stays)
             if made is not None:
                 chosen = Chosen(
                     made, items[: number + 1], items[number + 1 :],
@@ -205,7 +169,7 @@ class SelectPlanner:
         """The items in an order in which each is connected with those before it, if all of them
         are joined by commas: DuckDB would choose its own order too."""
         items, inputs = self.items, self.inputs
-        if len(items) < 3 or None in inputs or not all(map(_is_comma, items[1:])):
+        if len(items) < 3 or None in inputs or not all(map(_is_product, items[1:])):
             return items, inputs
         order, waiting = [0], list(range(1, len(items)))
         while waiting:
@@ -227,22 +191,34 @@ class SelectPlanner:
         ]  # fmt: skip
         return min(ranks, default=2)
 
+    def _check_commas(self) -> None:
+        """Decline where a comma stands before a join that brings rows without a partner: the join
+        comes first, and `a, b right join c` has no such rows of `a`."""
+        behind = False
+        for item in self.items[1:]:
+            behind = behind or is_comma(item)
+            if behind and not keeps_left(item):
+                what = "bestmatch" if item.args.get("kind") == BESTMATCH else "outer"
+                raise Declined(f"write this {what} join before the comma", item)
+            if item.args.get("method") == "POSITIONAL":
+                raise Declined("rows are joined by their position", item)
+
     def _one(
-        self, chooser: Chooser, join: exp.Join, left: Operand, given: Input | None
+        self, chooser: Chooser, join: exp.Join, left: Operand, given: Input | None, *, stays: bool
     ) -> tuple[Branch | None, list[Condition]]:
         """The join of ours that a join clause is, and what is left of its ON clause."""
         if given is None:
             return None, []
         right = Leaf([given], [join.this])
         if join.kind == BESTMATCH:
-            return chooser.bestmatch(join, left, right), []
-        on = conditions_of(join.args.get("on"), self.owner)
+            return chooser.bestmatch(join, left, right, stays=stays), []
+        on = conditions_of(join.args.get("on"), self.names.owner)
         self.on += on
         made: Branch | str | None
         if join.method == "ASOF":
             made = chooser.asof(join, left, right, on)
         else:
-            made = chooser.near(join, left, right, on)
+            made = chooser.near(join, left, right, on, stays=stays)
         if isinstance(made, str):
             kind = "as-of join" if join.method == "ASOF" else "range join"
             self.planner.notes.append(Note("duckdb", f"{kind} with {given.alias}", made))
@@ -261,7 +237,7 @@ class SelectPlanner:
         """Let DuckDB understand the distance of two times in conditions that are left to it."""
         planner = self.planner
         for one in [*self.where, *self.on]:
-            if one.outcome is None and one.distance is not None and self._is_clock(one.distance):
+            if one.is_after and one.distance is not None and self._is_clock(one.distance):
                 for node in one.node.find_all(exp.Abs):
                     place = Place(node.meta["start"], node.meta["end"])
                     planner.edits.replace(place, planner.target.abs_name)
@@ -307,7 +283,7 @@ class SelectPlanner:
             if isinstance(item, exp.Join):
                 self._check_plain(item)
                 if item in taken:
-                    on += conditions_of(item.args.get("on"), self.owner)
+                    on += conditions_of(item.args.get("on"), self.names.owner)
         self.on = on
         leaves = [Leaf([one], [one.item]) for one in self.scope.inputs if one.alias in names]
         branch = chooser.branch(leaves, [*self.where, *on])
@@ -342,23 +318,22 @@ class SelectPlanner:
         """The columns that the rest of the select needs."""
         found = set(self.spread.refs(chosen))
         for column in self.columns(chosen):
-            ref = self.owner(column)
+            ref = self.names.owner(column)
             if ref is not None:
                 found.add(ref)
         for projection in self.select.expressions:
             left_out = left_out_of(star_of(projection))
-            for one in self.starred(projection):
-                found |= {
-                    (one.alias, name) for name in one.schema.names
-                    if not is_left_out(left_out, one.alias, name)
-                }  # fmt: skip
+            found |= {
+                ref for ref in self.scope.star(self.starred(projection))
+                if not is_left_out(left_out, *ref)
+            }  # fmt: skip
         return found
 
     def columns(self, chosen: Chosen) -> Iterator[exp.Column]:
         """The names outside of what the joins have taken."""
         gone = {id(item) for item in chosen.taken}
         conditions = [*self.where, *chosen.residue]
-        gone |= {id(one.node) for one in conditions if one.outcome is not None}
+        gone |= {id(one.node) for one in conditions if not one.is_after}
         kept = {id(one.node) for one in chosen.residue if one.outcome is None}
         windows = self.select.args.get(WINDOWS)
         for column in self.select.find_all(exp.Column):
@@ -382,9 +357,9 @@ class SelectPlanner:
             return []
         table = projection.table if isinstance(projection, exp.Column) else ""
         if not table:
-            return list(self.scope.inputs)
+            return self.scope.visible
         found = self.scope.input_of(table)
-        return [] if found is None else [found]
+        return [] if found is None or found.is_hidden else [found]
 
     def _tell(self, chosen: Chosen) -> None:
         for one in [*self.where, *chosen.residue]:
@@ -392,8 +367,20 @@ class SelectPlanner:
             self.planner.notes.append(Note(one.outcome or "after", text))
 
 
-def _is_comma(item: exp.Expr) -> bool:
+def is_comma(item: exp.Expr) -> bool:
+    """Whether an item is joined by a comma."""
+    given = ("on", "using", "side", "method", "kind")
+    return not any(item.args.get(one) for one in given)
+
+
+def _is_product(item: exp.Expr) -> bool:
     """Whether an item is joined by a comma, or by a cross join."""
-    given = ("on", "using", "side", "method")
-    plain = item.args.get("kind") in (None, "", "CROSS")
-    return plain and not any(item.args.get(one) for one in given)
+    return is_comma(item) or item.args.get("kind") == "CROSS"
+
+
+def keeps_left(item: exp.Expr) -> bool:
+    """Whether a filter on what stands before a join means the same before and after it."""
+    side = (item.args.get("side") or "").upper()
+    if item.args.get("kind") == BESTMATCH:
+        return side == "LEFT"
+    return side not in ("RIGHT", "FULL")

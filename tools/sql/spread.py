@@ -35,6 +35,8 @@ class Spread:
 
     def __init__(self, of: SelectPlanner) -> None:
         self.of, self.planner, self.select, self.text = of, of.planner, of.select, of.text
+        self.name, self.ours = "", set[str]()
+        """What our joins give, and the tables in it; known when texts are written."""
         self._meant: dict[int, list[Ref]] = {}
 
     # ── what is meant ────────────────────────────────────────────────────────────────────────
@@ -46,7 +48,7 @@ class Spread:
         for node in self._counted():
             yield from self._all_of(node.table)
         for column in self.of.columns(chosen):
-            whole = self.of.row_of(column)
+            whole = self.of.names.row_of(column)
             if whole is not None:
                 yield from self._all_of(whole.alias)
 
@@ -114,9 +116,8 @@ class Spread:
 
     # ── text ─────────────────────────────────────────────────────────────────────────────────
 
-    def edit(self, name: str, ours: set[str]) -> None:
+    def edit(self) -> None:
         """Write the columns out; all other edits of the select have been made."""
-        self.name, self.ours = name, ours
         for column in self._counted():
             self._edit_counted(column)
         waiting = {id(node): node for node in self._patterns()}
@@ -181,9 +182,8 @@ class Spread:
         text = f"CASE WHEN {there} THEN 1 END"
         self.planner.edits.replace(Place(first.start, last.end), text)
 
-    def row(self, name: str, whole: Input) -> str:
+    def row(self, whole: Input) -> str:
         """A whole row."""
-        self.name, self.ours = name, {whole.alias}
         fields = (
             "'{}': {}".format(column.replace("'", "''"), self.column((whole.alias, column)))
             for column in whole.schema.names

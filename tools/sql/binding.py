@@ -1,0 +1,232 @@
+"""The names of one select: its tables, and what every name in it means.
+
+    select -a.v as v, sum(w) from a join b using (k) … having v < 0 order by v, v + 1
+            └ a.v         └ b.w          └ merged          └ alias      └ alias └ a.v
+
+The rules are DuckDB's.  A bare name means a column before it means a name of the select list, but
+not as a whole term of ORDER BY, nor in HAVING if it is neither grouped by nor aggregated.  Names of
+an inner query, of a lambda or of a list comprehension are not ours.
+
+`Declined` is raised where something can't be followed: DuckDB then runs the select as it stands,
+unless only we could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from .names import Input, Merged, Scope, check_aliases
+from .recognise import Ref
+
+if TYPE_CHECKING:
+    from .planner import Planner
+
+
+class Declined(Exception):
+    """A select whose joins are not for us: what it has that we don't follow, and where."""
+
+    def __init__(self, why: str, at: exp.Expr | None = None) -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
+def items_of(select: exp.Select) -> list[exp.Expr]:
+    """The from clause: its first item, then its joins."""
+    clause = select.args.get("from_")
+    if clause is None:
+        return []
+    return [clause.this, *(select.args.get("joins") or [])]
+
+
+def table_of(item: exp.Expr) -> exp.Expr:
+    """What is joined by an item of a from clause."""
+    return item.this if isinstance(item, exp.Join) else item
+
+
+class Binding:
+    """What the names of one select mean."""
+
+    def __init__(self, planner: Planner, select: exp.Select) -> None:
+        self.planner, self.select, self.text = planner, select, planner.text
+        self.items = items_of(select)
+        self.inputs: list[Input | None] = [self._input(item) for item in self.items]
+        known = [one for one in self.inputs if one is not None]
+        check_aliases(self.text, known, select.find_all(exp.Column))
+        self._check_stars()
+        self.scope = Scope(self.text, tuple(known), self._merged(), self._aliases())
+        self._owners: dict[int, Ref | None] = {}
+
+    def _input(self, item: exp.Expr) -> Input | None:
+        found = self.planner.input_of(table_of(item))
+        if found is None or item.args.get("kind") not in ("SEMI", "ANTI"):
+            return found
+        return Input(found.alias, found.schema, found.item, is_hidden=True)
+
+    def _check_stars(self) -> None:
+        if None in self.inputs:
+            for star in self.select.find_all(exp.Star):
+                if star.parent is self.select or isinstance(star.parent, exp.Columns):
+                    raise Declined("the columns of a star are not known", star)
+
+    def _aliases(self) -> frozenset[str]:
+        named = (exp.Alias, exp.Column)
+        return frozenset(
+            one.alias_or_name.lower()
+            for one in self.select.expressions
+            if isinstance(one, named) and (one.alias or one.args.get("table"))
+        )
+
+    def _merged(self) -> tuple[Merged, ...]:
+        """The columns that USING and NATURAL make one of."""
+        found: list[Merged] = []
+        for number, item in enumerate(self.items):
+            right = self.inputs[number]
+            is_natural = (item.args.get("method") or "").upper() == "NATURAL"
+            if right is None or not (is_natural or item.args.get("using")):
+                continue
+            before = [one for one in self.inputs[:number] if one is not None and not one.is_hidden]
+            names = [key.name.lower() for key in item.args.get("using") or ()]
+            if is_natural:
+                names = [name for name in right.names if any(name in one.names for one in before)]
+            if right.is_hidden:
+                continue
+            side = (item.args.get("side") or "").upper()
+            if side == "FULL":
+                raise Declined("a full join merges columns by USING or NATURAL", item)
+            for name in names:
+                self._merge(found, name, before, right, is_right=side == "RIGHT")
+        return tuple(found)
+
+    def _merge(
+        self, found: list[Merged], name: str, before: list[Input], right: Input, *, is_right: bool
+    ) -> None:
+        aliases = [one.alias for one in before if name in one.names]
+        earlier = [one for one in found if one.name == name]
+        if len(earlier) > 1 or (not earlier and len(aliases) != 1):
+            raise Declined(f"{name!r} could be of several tables")
+        old = earlier[0] if earlier else Merged(name, (aliases[0],), aliases[0])
+        if set(aliases) - set(old.aliases):
+            raise Declined(f"{name!r} could be of several tables")
+        if old in found:
+            found.remove(old)
+        shown = right.alias if is_right else old.shown
+        found.append(Merged(name, (*old.aliases, right.alias), shown))
+
+    # ── names ────────────────────────────────────────────────────────────────────────────────
+
+    def owner(self, column: exp.Column) -> Ref | None:
+        """The column of this select's inputs that a name means."""
+        if id(column) not in self._owners:
+            self._owners[id(column)] = self._owner(column)
+        return self._owners[id(column)]
+
+    def _owner(self, column: exp.Column) -> Ref | None:
+        if isinstance(column.this, exp.Star) or self._is_foreign(column):
+            return None
+        is_alias = not column.table and column.name.lower() in self.scope.aliases
+        if is_alias and self._prefers_alias(column):
+            return None
+        found = self.scope.resolve(column, self._own(column))
+        if found is None and not is_alias:
+            self.planner.unknown.append((self.scope, column))
+        return found
+
+    def row_of(self, column: exp.Column) -> Input | None:
+        """The input whose whole row a name means."""
+        if len(column.parts) > 1 or self.owner(column) is not None:
+            return None
+        if column.name.lower() in self.scope.aliases or self._is_foreign(column):
+            return None
+        found = self.scope.input_of(column.name)
+        return None if found is None or found.is_hidden else found
+
+    def _around(self, column: exp.Column) -> Iterator[exp.Expr]:
+        """The expressions around a name, within this select."""
+        node = column.parent
+        while node is not None and node is not self.select:
+            yield node
+            node = node.parent
+
+    def _is_foreign(self, column: exp.Column) -> bool:
+        """Whether a name is of an inner query, or a variable of a list comprehension."""
+        inside: exp.Expr = column
+        for node in self._around(column):
+            if isinstance(node, exp.Select) and self._has(node, column):
+                return True
+            if isinstance(node, exp.Comprehension) and inside is not node.args.get("iterator"):
+                variables = (node.args.get("expression"), node.args.get("position"))
+                first = column.parts[0].name.lower()
+                if any(one is not None and one.name.lower() == first for one in variables):
+                    return True
+            inside = node
+        return False
+
+    def _own(self, column: exp.Column) -> Input | None:
+        """The hidden table in whose condition a name stands."""
+        joins = {id(item): one for item, one in zip(self.items, self.inputs, strict=True)}
+        return next((one for node in self._around(column) if (one := joins.get(id(node)))), None)
+
+    def _prefers_alias(self, column: exp.Column) -> bool:
+        """Whether a name that is also one of the select list means that."""
+        whole: exp.Expr = column
+        while isinstance(whole.parent, exp.Paren):
+            whole = whole.parent
+        term = whole.parent
+        if isinstance(term, exp.Ordered) and isinstance(term.parent, exp.Order):
+            return term.parent.parent is self.select
+        around = list(self._around(column))
+        if not any(isinstance(node, exp.Having) for node in around):
+            return False
+        is_aggregated = any(isinstance(node, exp.AggFunc) for node in around)
+        return not is_aggregated and not self._groups(column)
+
+    def _groups(self, column: exp.Column) -> bool:
+        """Whether the select is grouped by the column of this name."""
+        clause = self.select.args.get("group")
+        terms = clause.expressions if clause is not None else []
+        return any(
+            isinstance(one, exp.Column) and one.name.lower() == column.name.lower() for one in terms
+        )
+
+    def _has(self, select: exp.Select, column: exp.Column) -> bool:
+        """Whether an inner select has something of this name itself."""
+        first, is_bare = column.parts[0].name.lower(), len(column.parts) == 1
+        for item in items_of(select):
+            table = table_of(item)
+            if self.planner.alias_of(table).lower() == first:
+                return True
+            types = self._types(table)
+            if types is None:
+                if is_bare:
+                    return True
+            elif first in types and (is_bare or _has_fields(types[first])):
+                return True
+        return is_bare and any(one.alias.lower() == first for one in select.expressions)
+
+    def _types(self, table: exp.Expr) -> dict[str, pa.DataType | None] | None:
+        """The columns of a table of an inner query, as far as they can be told."""
+        found = self.planner.input_of(table)
+        if found is not None:
+            return {one.name.lower(): one.type for one in found.schema}
+        query = table.this if isinstance(table, exp.Subquery) else None
+        if not isinstance(query, exp.Select):
+            return None
+        types: dict[str, pa.DataType | None] = {}
+        for one in query.expressions:
+            if not one.find(exp.Star, exp.Columns):
+                types[one.alias_or_name.lower()] = None
+                continue
+            for item in items_of(query):
+                inner = self._types(table_of(item))
+                if inner is None:
+                    return None
+                types.update(inner)
+        return types
+
+
+def _has_fields(data_type: pa.DataType | None) -> bool:
+    return data_type is None or pa.types.is_nested(data_type)
