@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .nodes import Asof, Attribute, Best, Near, Windowed, columns_of, joined_name
+from .nodes import Asof, Attribute, Best, Near, Windowed, columns_of, joined_name, prefix_of
 from .recognise import Ref
 
 Arguments = dict[str, Any]
@@ -74,6 +74,6 @@ def window_columns(part: Windowed) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, stream in part.streams:
         for one in columns_of(stream):
-            ref = (name, one.name[len(name) + 1 :])
+            ref = (name, one.name.removeprefix(prefix_of(name)))
             found[one.name] = firsts.get(ref, f"{name}_{one.name}")
     return found

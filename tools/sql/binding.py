@@ -19,19 +19,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from .names import Input, Merged, Scope, check_aliases
+from .names import Declined, Input, Merged, Scope, check_aliases
 from .recognise import Ref
 
 if TYPE_CHECKING:
     from .planner import Planner
-
-
-class Declined(Exception):
-    """A select whose joins are not for us: what it has that we don't follow, and where."""
-
-    def __init__(self, why: str, at: exp.Expr | None = None) -> None:
-        super().__init__(why)
-        self.why, self.at = why, at
 
 
 def items_of(select: exp.Select) -> list[exp.Expr]:
@@ -55,7 +47,10 @@ class Binding:
         self.items = items_of(select)
         self.inputs: list[Input | None] = [self._input(item) for item in self.items]
         known = [one for one in self.inputs if one is not None]
-        check_aliases(self.text, known, select.find_all(exp.Column))
+        visible = [one for one in known if not one.is_hidden]
+        check_aliases(self.text, visible, select.find_all(exp.Column))
+        if len({one.alias.lower() for one in known}) < len(known):
+            raise Declined("a table that a semi join hides has the name of another")
         self._check_stars()
         self.scope = Scope(self.text, tuple(known), self._merged(), self._aliases())
         self._owners: dict[int, Ref | None] = {}

@@ -41,6 +41,8 @@ class Condition:
     refs: frozenset[Ref]
     distance: Distance | None
     is_movable: bool
+    is_own: bool
+    """Whether it speaks of this select's tables only."""
     outcome: str | None = None
     """What it has become: None is a filter on the joined rows."""
     stays: bool = False
@@ -68,7 +70,8 @@ def _condition(node: exp.Expr, owner: Callable[[exp.Column], Ref | None]) -> Con
     refs = [owner(column) for column in node.find_all(exp.Column)]
     known = frozenset(ref for ref in refs if ref is not None)
     is_movable = None not in refs and _is_movable(node)
-    return Condition(node, span_of(node), known, distance_of(node, owner), is_movable)
+    distance = distance_of(node, owner)
+    return Condition(node, span_of(node), known, distance, is_movable, None not in refs)
 
 
 def _is_movable(node: exp.Expr) -> bool:
@@ -144,12 +147,18 @@ def is_alike(distance: Distance, left: pa.Field, right: pa.Field) -> bool:
     ours, theirs = plain_type(left.type), plain_type(right.type)
     tests = pa.types
     if tests.is_integer(ours) and tests.is_integer(theirs):
-        return True
+        return not _mixes_signs(ours, theirs)
     if ours == theirs == pa.float64():
         return not distance.is_shifted
     if tests.is_timestamp(ours) and tests.is_timestamp(theirs):
         return not (distance.is_shifted and ours.tz is not None and _is_days(distance.limits))
     return bool(tests.is_date32(ours) and tests.is_date32(theirs))
+
+
+def _mixes_signs(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether values may not fit 64 bits together, which DuckDB has more than."""
+    types = [left, right]
+    return pa.uint64() in types and any(pa.types.is_signed_integer(one) for one in types)
 
 
 def _is_days(limits: Range) -> bool:
@@ -160,5 +169,6 @@ def _is_days(limits: Range) -> bool:
 def is_plain_key(left: pa.Field, right: pa.Field) -> bool:
     """Whether equality of two columns means the same to a join and to DuckDB: NaN equals NaN only
     there."""
-    floats = [pa.types.is_floating(plain_type(one.type)) for one in (left, right)]
-    return not any(floats) and is_key(left, right)
+    ours, theirs = plain_type(left.type), plain_type(right.type)
+    floats = [pa.types.is_floating(one) for one in (ours, theirs)]
+    return not any(floats) and not _mixes_signs(ours, theirs) and is_key(left, right)

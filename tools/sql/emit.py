@@ -89,7 +89,9 @@ class Emitter:
         fields, wanted = [], []
         quoted = planner.target.quoted
         for one in leaf.inputs:
-            for name in self._columns(one.alias, one.schema) if not one.is_hidden else ():
+            if one.is_hidden and len(leaf.inputs) > 1:
+                continue
+            for name in self._columns(one.alias, one.schema):
                 called = joined_name((one.alias, name))
                 fields.append(one.field(name).with_name(called).with_nullable(True))
                 wanted.append(f"{quoted(one.alias)}.{quoted(name)} AS {quoted(called)}")

@@ -68,8 +68,23 @@ def cursor() -> Any:
         return _shared(os.getpid())[0].cursor()
 
 
+def forget_if_broken(error: Exception) -> None:
+    """Let the next query have a new database, where a mistake in DuckDB has broken this one."""
+    if type(error).__name__ in ("InternalException", "FatalException"):
+        with _lock:
+            _shared.cache_clear()
+
+
 def describe(text: str, tables: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns of a query whose tables have these; no row is touched."""
+    try:
+        return _described(text, tables)
+    except Exception as error:
+        forget_if_broken(error)
+        raise
+
+
+def _described(text: str, tables: Mapping[str, pa.Schema]) -> pa.Schema:
     with _lock:
         bound = _shared(os.getpid())[1]
         for name, schema in tables.items():

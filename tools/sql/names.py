@@ -24,6 +24,14 @@ from .errors import wrong
 from .recognise import Ref
 
 
+class Declined(Exception):
+    """A select whose joins are not for us: what it has that we don't follow, and where."""
+
+    def __init__(self, why: str, at: exp.Expr | None = None) -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
 @dataclass(frozen=True)
 class Input:
     """A table of a from clause: what the query calls it, and its columns."""
@@ -127,6 +135,11 @@ class Scope:
 
     def _bare(self, column: exp.Column, name: str, own: Input | None) -> Ref | None:
         low = name.lower()
+        merged = [one for one in self.merged if one.name == low]
+        if len(merged) == 1:  # before a column of another table, as in DuckDB
+            shown = self.input_of(merged[0].shown)
+            assert shown is not None
+            return shown.alias, shown.names[low]
         having = [
             one for one in self.inputs
             if low in one.names and (one is own or not one.is_hidden)
@@ -141,6 +154,8 @@ class Scope:
         return (having[0].alias, having[0].names[low]) if having else None
 
     def _no_column(self, column: exp.Column, table: Input, name: str) -> Exception:
+        if isinstance(table.item, exp.Table) and isinstance(table.item.this, exp.Func):
+            return Declined("DuckDB has several names for the column of a function", column)
         near = did_you_mean(name, table.schema.names)
         message = f"{table.alias} has no column {name!r}{near}; it has {listed(table.schema.names)}"
         return wrong(self.text, message, column)
@@ -149,14 +164,14 @@ class Scope:
         """The error for a name that nothing in the query has."""
         parts = [part.name for part in column.parts]
         if len(parts) > 1:
-            aliases = [one.alias for one in self.inputs]
+            aliases = [one.alias for one in self.visible]
             near = did_you_mean(parts[0], aliases)
             message = (
                 f"there is no table {parts[0]!r} in this from clause{near}; there are "
                 f"{', '.join(aliases)}"
             )
             return wrong(self.text, message, column)
-        names = [name for one in self.inputs for name in one.schema.names]
+        names = [name for one in self.visible for name in one.schema.names]
         near = did_you_mean(parts[0], names)
         message = f"no table here has a column {parts[0]!r}{near}; there are {listed(names)}"
         return wrong(self.text, message, column)

@@ -27,7 +27,12 @@ from .streams import StreamSpec
 
 def joined_name(ref: Ref) -> str:
     """What a column is called in what a join gives."""
-    return f"{ref[0]}.{ref[1]}"
+    return prefix_of(ref[0]) + ref[1]
+
+
+def prefix_of(alias: str) -> str:
+    """What the names of a table's columns begin with; with a point in it, `a.b.c` could be two."""
+    return f'"{alias}".' if "." in alias else f"{alias}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,7 @@ def columns_of(part: Part) -> list[pa.Field]:
         case Scan():
             names = part.columns if part.kept is None else part.kept
             fields = [part.source.schema.field(name) for name in names]
-            prefix = "" if part.alias is None else f"{part.alias}."
+            prefix = "" if part.alias is None else prefix_of(part.alias)
             return [one.with_name(prefix + one.name) for one in fields]
         case Derived():
             return list(part.schema)

@@ -58,6 +58,8 @@ class Planner:
             self.naming.replace(place, new)
         self.parts: dict[str, Part] = {}
         self.stand_ins: dict[str, pa.Schema] = {}
+        self.labels: dict[str, str] = {}
+        """Tables without rows that tell names and types, and what the query calls them."""
         self.scans: dict[int, str] = {}
         """The part that each table of the query is, by the table's node."""
         self.notes: list[Note] = []
@@ -107,7 +109,11 @@ class Planner:
             count = 0
             for item in map(table_of, items_of(select)):
                 is_query = isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query)
-                if item.alias or not (is_query or isinstance(item, exp.Values)):
+                if (
+                    item.alias
+                    or item.args.get("pivots")
+                    or not (is_query or isinstance(item, exp.Values))
+                ):
                     continue
                 count += 1
                 name = "unnamed_subquery" + (str(count) if count > 1 else "")
@@ -124,7 +130,7 @@ class Planner:
             return self._unnamed[id(item)]
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Func):
             return self.text[span_of(item).start :].split("(")[0].strip()
-        return _called(item.alias_or_name)
+        return str(item.alias_or_name)
 
     def volatile_ctes(self, items: list[exp.Expr]) -> list[exp.CTE]:
         """Common table expressions behind these items that are read elsewhere too, and whose rows
@@ -145,7 +151,7 @@ class Planner:
         text = self.naming.rendered(span_of(self.tree))
         try:
             found = self.target.describe(text, self.tables_in(text))
-            return pa.schema([one.with_name(self._as_given(one.name)) for one in found])
+            return pa.schema([one.with_name(self.as_given(one.name)) for one in found])
         except InputError:
             raise
         except Exception as error:
@@ -153,13 +159,13 @@ class Planner:
                 raise scope.unknown(column) from None
             raise self.refused(error) from None
 
-    def _as_given(self, name: str) -> str:
+    def as_given(self, name: str) -> str:
         """A column's name that is made of its expression, with the query's own tables in it."""
         for ours in dict.fromkeys(_NAMES.findall(name)):
             part = self.parts.get(ours)
-            if not isinstance(part, Scan):
+            label = part.label if isinstance(part, Scan) else self.labels.get(ours)
+            if label is None:
                 continue
-            label = part.label
             for alias in (self.target.quoted(label), label):
                 name = re.sub(rf"\b{ours} AS {re.escape(alias)}(?!\w)", ours, name)
             name = name.replace(ours, label)
@@ -242,7 +248,10 @@ class Planner:
         self, table: exp.Table, label: str, source: Source, names: frozenset[str],
         spec: StreamSpec | None,
     ) -> None:  # fmt: skip
-        alias = table.alias or (_called(table.name) if spec is None else "")
+        alias = table.alias or (table.name if spec is None else "")
+        if not table.alias and source.paths and not alias.isidentifier():
+            # A file is called by its name, as in DuckDB.
+            alias = self._unnamed[id(table)] = PurePath(alias).name.split(".")[0] or alias
         select = table.find_ancestor(exp.Query)
         columns = scan_columns(source.schema, alias, select, names)
         if self.has_numbers:
@@ -253,6 +262,8 @@ class Planner:
         self.parts[name] = Scan(label, source, columns, spec=spec)
         self.scans[id(table)] = name
         text = f"{name} " if table.alias else f"{name} AS {self.target.quoted(alias or label)}"
+        if isinstance(table.parent, exp.Summarize | exp.Describe):
+            text = name  # which take no alias
         place = _named_place(table)
         for edits in (self.edits, self.naming):
             edits.replace(place, text)
@@ -344,6 +355,8 @@ class Planner:
     def _input(self, item: exp.Expr) -> Input | None:
         if isinstance(item, exp.Table) and item.args.get("joins"):
             return None  # a join b join c on … on …: joined before it is joined
+        if isinstance(item, exp.Subquery) and item.args.get("pivots"):
+            return None
         alias = self.alias_of(item)
         scan = self.parts.get(self.scans.get(id(item), ""))
         has_columns = bool(item.args.get("alias") and item.args["alias"].args.get("columns"))
@@ -358,9 +371,12 @@ class Planner:
             return None
 
 
-def _called(name: str) -> str:
-    """What a table without an alias is called: a file by its name, as in DuckDB."""
-    return name if name.isidentifier() else PurePath(name).name.split(".")[0] or name
+def _is_query(item: exp.Expr) -> bool:
+    """Whether an item of a from clause is a query in brackets, and nothing else."""
+    if isinstance(item, exp.Values):
+        return True
+    is_query = isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query)
+    return is_query and not item.args.get("pivots")
 
 
 def _named_place(table: exp.Table) -> Place:

@@ -58,7 +58,9 @@ class Rewriter:
         place = self._from_place()
         implied = self._implied_select()
         self.of.spread.edit()
-        planner.naming.replace(place, implied[1] + self._naming_from())
+        naming_from = self._naming_from()
+        self._name_expressions(naming_from)
+        planner.naming.replace(place, implied[1] + naming_from)
         planner.edits.replace(place, implied[0] + self._from())
         self._note_direct()
 
@@ -115,6 +117,25 @@ class Rewriter:
             pieces.append(f"{text} AS {self.planner.target.quoted(renamed.get(low, ref[1]))}")
         return ", ".join(pieces) or "NULL"
 
+    def _name_expressions(self, naming_from: str) -> None:
+        """Let an inner query's columns be called what DuckDB calls them: `max(a.v)`."""
+        if self.select is self.planner.tree or not self.planner.target.names_result:
+            return
+        for one in self.select.expressions:
+            if isinstance(one, exp.Alias | exp.Column) or one.find(exp.Star, exp.Columns):
+                continue
+            if SPAN not in one.meta:
+                continue
+            text = f"SELECT {self.planner.naming.rendered(span_of(one))} {naming_from}"
+            try:
+                found = self.planner.target.describe(text, self.planner.tables_in(text))
+            except Exception:  # it speaks of an outer query; nobody names a scalar's column
+                continue
+            if len(found) == 1:
+                name = self.planner.target.quoted(self.planner.as_given(found.names[0]))
+                new = f"{self.planner.edits.rendered(span_of(one))} AS {name}"
+                self.planner.edits.replace(span_of(one), new)
+
     def _implied_select(self) -> tuple[str, str]:
         """The select list of a query that begins with `from` and has none."""
         for projection in self.select.expressions:
@@ -154,13 +175,18 @@ class Rewriter:
             elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
                 stand_in = planner.new_name()
                 planner.stand_ins[stand_in] = one.schema
+                planner.labels[stand_in] = one.alias
                 named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
                 using = item.args.get("using") or ()
                 keys = ", ".join(planner.target.quoted(key.name) for key in using)
+                keys = "NATURAL" if item.args.get("method") == "NATURAL" else keys
                 pieces.append((keys, named))
         text = f"FROM {pieces[0][1]}"
         for keys, named in pieces[1:]:
-            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
+            if keys == "NATURAL":
+                text += f" NATURAL JOIN {named}"
+            else:
+                text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
         return text
 
     def _others(self) -> str:

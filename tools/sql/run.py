@@ -12,6 +12,7 @@ looks at single rows are handed to DuckDB batch by batch: it would otherwise col
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ from .arguments import (
     window_arguments,
     window_columns,
 )
-from .engine import cursor, open_database
+from .engine import cursor, forget_if_broken, open_database
 from .nodes import Asof, Best, Derived, Near, Part, Plan, Scan, Windowed, columns_of, inner_parts
 from .views import view_of
 
@@ -54,6 +55,7 @@ class Runner:
     report: Report
     failures: list[BaseException] = field(default_factory=list)
     """What went wrong in our own code while DuckDB was reading from it."""
+    _has_told: bool = False
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
@@ -62,7 +64,8 @@ class Runner:
         if isinstance(part, Scan):
             return view_of(part)
         if isinstance(part, Derived):
-            return self.duckdb(part.sql, part.schema)
+            rows = self.duckdb(part.sql, part.schema)
+            return pa.RecordBatchReader.from_batches(part.schema, rows)
         return self.joined(part)
 
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
@@ -107,16 +110,16 @@ class Runner:
         return Result(schema, renamed(), found.report, found.explain)
 
     def _options(self, part: Part) -> Any:
-        """The options of a join; only the outermost one tells what it does."""
-        given = dict(self.options)
-        if part is not self._outermost:
-            for name in ("trace", "progress", "report", "max_output_rows"):
-                given.pop(name, None)
+        """The options of a join; only the outermost one tells what it does, the first time."""
+        given = {name: value for name, value in self.options.items() if name != "max_output_rows"}
+        if part is self._outermost and not self._has_told:
+            given["report"], self._has_told = self.report, True
         else:
-            given["report"] = self.report
+            for name in ("trace", "progress", "report"):
+                given.pop(name, None)
         if given.get("memory") is not None:
             budget = options_of("sql", {"memory": given["memory"]}).budget_bytes
-            count = sum(1 for _ in joins_of(self.plan))
+            count = running(self.plan, self.plan.sql)
             given["memory"] = int(budget * (1 - DUCKDB_SHARE) / max(1, count))
         return given
 
@@ -133,6 +136,17 @@ class Runner:
 
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The result."""
+        limit, count = self.options.get("max_output_rows"), 0
+        for batch in self._rows(schema):
+            count += batch.num_rows
+            if limit is not None and count > limit:
+                raise InputError(
+                    f"the query has more than max_output_rows={limit} rows; narrow it, add a "
+                    "limit clause, or raise the limit"
+                )
+            yield batch
+
+    def _rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if self.plan.direct is not None:
             return self._direct(*self.plan.direct, schema)
         if self.plan.is_rowwise and self.is_live and len(self.plan.parts) == 1:
@@ -180,6 +194,7 @@ class Runner:
         if self.failures:
             return self.failures[-1]
         if type(error).__module__.split(".")[0] in ("duckdb", "_duckdb"):
+            forget_if_broken(error)
             return InputError(f"DuckDB: {str(error).splitlines()[0]}")
         return error
 
@@ -246,6 +261,18 @@ def joins_of(plan: Plan) -> Iterator[Part]:
         if not isinstance(part, Scan | Derived):
             yield part
         waiting += inner_parts(part)
+
+
+def running(plan: Plan, sql: str) -> int:
+    """How many joins may run at once for a text: each time that one is named, it runs anew."""
+    named = {name: len(re.findall(rf"(?<!AS )\b{name}\b(?!\.)", sql)) for name in plan.parts}
+    return sum(n * _running(plan, plan.parts[name]) for name, n in named.items() if n)
+
+
+def _running(plan: Plan, part: Part) -> int:
+    if isinstance(part, Derived):
+        return running(plan, part.sql)
+    return int(not isinstance(part, Scan)) + sum(_running(plan, one) for one in inner_parts(part))
 
 
 def scans_of(plan: Plan) -> Iterator[Scan]:

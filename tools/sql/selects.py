@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from .binding import Binding, Declined, items_of
+from .binding import Binding, items_of
 from .choose import Chooser
 from .conditions import Condition, conditions_of
 from .dialect import BESTMATCH, WINDOWS, Windows
 from .emit import Emitter
 from .errors import Place, wrong
-from .names import Input, Scope
+from .names import Declined, Input, Scope
 from .nodes import Note, Scan
 from .recognise import Distance, Ref
 from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of
@@ -112,6 +112,9 @@ class SelectPlanner:
         """Decline what would not mean the same."""
         if self.planner.has_numbers:
             raise Declined("a column is named by its number", self.select)
+        for one in chosen.residue:
+            if one.is_after and not one.is_own:
+                raise Declined("a join's condition speaks of an outer query", one.node)
         for leaf in chosen.operand.leaves():
             for cte in self.planner.volatile_ctes(leaf.items):
                 why = f"{cte.alias} is read several times and has other rows each time"
@@ -317,6 +320,9 @@ class SelectPlanner:
     def _needed(self, chosen: Chosen) -> set[Ref]:
         """The columns that the rest of the select needs."""
         found = set(self.spread.refs(chosen))
+        for one in self.scope.merged:
+            inputs = (self.scope.input_of(alias) for alias in one.aliases)
+            found |= {(table.alias, table.names[one.name]) for table in inputs if table is not None}
         for column in self.columns(chosen):
             ref = self.names.owner(column)
             if ref is not None:

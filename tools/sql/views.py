@@ -21,7 +21,7 @@ from matwin.storage.errors import InputError
 from matwin.streams import Stream, stream
 
 from .dialect import quoted
-from .engine import cursor
+from .engine import cursor, forget_if_broken
 from .nodes import Scan, columns_of
 
 ROWS = "__matwin_rows"
@@ -141,6 +141,7 @@ class Filter:
         conditions = " AND ".join(f"({one})" for one in scan.filters)
         name = quoted(scan.alias or scan.label)
         self._sql = f"SELECT {ROWID} FROM {ROWS} AS {name} WHERE {conditions}"
+        self._shown = " and ".join(scan.filters)
         self._cursor: Any = None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -149,7 +150,12 @@ class Filter:
             self._cursor = cursor()
         numbered = batch.append_column(ROWID, pa.array(range_of(batch.num_rows)))
         self._cursor.register(ROWS, pa.Table.from_batches([numbered]))
-        kept = self._cursor.sql(self._sql).to_arrow_table().column(0)
+        try:
+            kept = self._cursor.sql(self._sql).to_arrow_table().column(0)
+        except Exception as error:
+            forget_if_broken(error)
+            said = str(error).splitlines()[0]
+            raise InputError(f"DuckDB, at {self._shown}: {said}") from None
         if len(kept) == batch.num_rows:
             return batch
         # By number, not by DuckDB's copy of the rows: columns keep their Arrow types.
