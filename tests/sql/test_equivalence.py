@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import duckdb
+import proofs
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -113,6 +114,7 @@ def plain(sql: str, **tables: pa.Table) -> Counter[Any]:
 
 
 def same(ours: str, theirs: str, **tables: pa.Table) -> None:
+    proofs.tried()
     assert bag(matwin.sql(ours, **tables).to_arrow()) == plain(theirs, **tables), ours
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import proofs
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -126,6 +127,7 @@ def same(query: str, **tables: pa.Table) -> None:
             connection.register(name, table)
         expected = connection.sql(f"select * from (\n{query}\n)").to_arrow_table()
     found = matwin.sql(query, **tables).to_arrow()
+    proofs.tried()
     assert [one.lower() for one in found.column_names] == [
         one.lower() for one in expected.column_names
     ]
@@ -246,6 +248,29 @@ def test_a_limit_of_rows_is_one_of_the_result() -> None:
             matwin.sql(query, {"max_output_rows": 2}, **TABLES).to_arrow()
     found = matwin.sql(f"{pairs} order by 1, 2 limit 2", {"max_output_rows": 2}, **TABLES)
     assert found.to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "below"),
+    [
+        ("select nofunc(a.t) from a", "nofunc does not exist", "nofunc"),
+        ("select t::nope from a", "nope does not exist", "nope"),
+        ("select sum(n) from b", "argument types 'sum", "sum"),
+        ("select 'abc'::int from a", "Could not convert string 'abc'", "'abc'"),
+        ("select 1 from a join b on abs(a.t - b.t) <= interval 5 minutes",
+         "a.t is int64, a number without a unit of time", "abs(a.t - b.t) <= interval 5 minutes"),
+        ("select 1 from a left bestmatch join b on t where abs(a.t - b.t) <= -1",
+         "nothing is so near", "abs(a.t - b.t) <= -1"),
+        ("select * from (pivot a on k using sum(v))", "name the values", "k"),
+    ],
+)  # fmt: skip
+def test_what_duckdb_does_not_take_is_pointed_at(query: str, said: str, below: str) -> None:
+    with pytest.raises(matwin.InputError) as caught:
+        matwin.sql(query, **TABLES).to_arrow()
+    message, line, carets = str(caught.value).splitlines()
+    assert said in message
+    assert line[carets.index("^") :].startswith(below)
+    assert "__matwin" not in message
 
 
 def test_a_failing_filter_is_named() -> None:

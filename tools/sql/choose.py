@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from matwin.hints import did_you_mean
@@ -116,6 +117,7 @@ class Chooser:
         """Make a condition between the sides a key or a tolerance."""
         fields = self.scope.field(found.left), self.scope.field(found.right)
         pair = (found.left, found.right)
+        self._check_units(one, found)
         is_number = is_comparable(found.limits, *fields)
         used = named | {ref for attribute in limits for ref in attribute}
         if found.is_key and is_key(*fields) and not (is_number and set(pair) & used):
@@ -131,6 +133,19 @@ class Chooser:
                 raise wrong(self.text, f"nothing is so near{why}", one.node)
             limits[pair] = met
             one.outcome = "tolerance"
+
+    def _check_units(self, one: Condition, found: Distance) -> None:
+        """Refuse lengths of time between numbers, and numbers between times."""
+        common = compared_as(self.scope.field(found.left), self.scope.field(found.right))
+        if common is None or found.limits.is_time is None or pa.types.is_date(common):
+            return
+        name, is_clock = f"{found.left[0]}.{found.left[1]}", pa.types.is_temporal(common)
+        if found.limits.is_time and not is_clock:
+            message = f"{name} is {common}, a number without a unit of time; write a number"
+            raise wrong(self.text, message, one.place)
+        if is_clock and not found.limits.is_time:
+            message = f"{name} is {common}; write a length of time: interval '5 minutes'"
+            raise wrong(self.text, message, one.place)
 
     def _term(self, term: Term, left: Operand, other: str) -> tuple[Ref, Ref, str, Any]:
         name = term.args["order"].name if term.args.get("order") else "mindist"
@@ -290,6 +305,7 @@ class Chooser:
         for one, distance in found:
             fields = self.scope.field(distance.left), self.scope.field(distance.right)
             pair = (distance.left, distance.right)
+            self._check_units(one, distance)
             if distance.is_key:
                 named = {ref for both in [*limits, *keys] for ref in both}
                 if is_plain_key(*fields) and not set(pair) & named:

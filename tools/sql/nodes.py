@@ -154,6 +154,8 @@ class Plan:
     """Whether DuckDB's part may be run batch by batch."""
     streams: tuple[Any, ...] = field(default=())
     """Stream functions, for continuous queries."""
+    text: str = ""
+    """The query as it was given, for messages."""
 
 
 def columns_of(part: Part) -> list[pa.Field]:

@@ -25,6 +25,7 @@ from matwin.sources import Source
 from matwin.storage.errors import InputError
 
 from .binding import items_of, table_of
+from .blame import blamed
 from .catalog import Catalog
 from .conditions import is_steady
 from .dialect import BESTMATCH, Parsed, span_of
@@ -93,7 +94,10 @@ class Planner:
         used = dict(self._used(sql))
         schema = self._described() if self.target.names_result else pa.schema([])
         streams = tuple(spec for part in used.values() for spec in _specs(part))
-        return Plan(sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams)
+        return Plan(
+            sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams,
+            self.text,
+        )  # fmt: skip
 
     def _check_pivot(self, pivot: exp.Pivot) -> None:
         """Refuse a pivot whose columns depend on its rows."""
@@ -182,7 +186,7 @@ class Planner:
             for node in self.tree.find_all(exp.Identifier, exp.Func):
                 if node.name.lower() == name.lower() and place_of(node) is not None:
                     return wrong(self.text, said, self._whole(node))
-        return wrong(self.text, said)
+        return wrong(self.text, said, blamed(self.text, lines[0] if lines else ""))
 
     def _whole(self, node: exp.Expr) -> exp.Expr:
         return node.parent if isinstance(node.parent, exp.Column) else node

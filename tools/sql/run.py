@@ -37,7 +37,9 @@ from .arguments import (
     window_arguments,
     window_columns,
 )
+from .blame import blamed
 from .engine import cursor, forget_if_broken, open_database
+from .errors import wrong
 from .nodes import Asof, Best, Derived, Near, Part, Plan, Scan, Windowed, columns_of, inner_parts
 from .views import view_of
 
@@ -195,7 +197,8 @@ class Runner:
             return self.failures[-1]
         if type(error).__module__.split(".")[0] in ("duckdb", "_duckdb"):
             forget_if_broken(error)
-            return InputError(f"DuckDB: {str(error).splitlines()[0]}")
+            said = str(error).splitlines()[0]
+            return wrong(self.plan.text, f"DuckDB: {said}", blamed(self.plan.text, said))
         return error
 
     def _cursor(self) -> Any:
