@@ -50,6 +50,13 @@ QUERIES = [
     "hum.t > temp.t group by temp.t having count(*) > 0",
     "select a.v, b.w, c.t from temp a join hum b on abs(a.t - b.t) <= 2 and a.k = b.k "
     "asof join wind c on a.k = c.k and b.t >= c.t",
+    # Columns that USING merges, a hidden table, tables without a name.
+    "select k, v, u from (select t, k, v from temp) a join (select t, w from hum) b on "
+    "abs(a.t - b.t) <= 2 left join (select k, u from wind) c using (k) where u > 6",
+    "select * from temp left semi join (select t from hum where w > 5) hum on "
+    "abs(temp.t - hum.t) < 2",
+    "select -v as v, count(*) as n from (select t, v from temp) join (select t as y from hum) on "
+    "abs(t - y) <= 1 group by v having count(*) > 1 order by v, n",
 ]
 
 
