@@ -60,6 +60,10 @@ QUERIES = [
     "select * from (select k, t from a) a join (select t as y from b) b on abs(a.t - b.y) <= 1 "
     "natural left join (select k, u from c) c",
     f"select * exclude (l) from a join b on {R} join c on c.t = a.t",
+    "select a.v, b.y, c.u, k from (select k, t, v from a) a join (select t as y from b) b on "
+    "abs(a.t - b.y) <= 1 asof join (select k, t::float as t, u from c) c using (k, t)",
+    "select v, u from (select k, t, v from a) a join (select t as y from b) b on "
+    "abs(a.t - b.y) <= 1 semi join (select k from c) c using (k), (select u from c)",
     # Semi and anti joins hide their right side.
     f"select * from a semi join b on {R}",
     f"select t from a semi join b on {R}",

@@ -81,14 +81,16 @@ class Binding:
         for number, item in enumerate(self.items):
             right = self.inputs[number]
             is_natural = (item.args.get("method") or "").upper() == "NATURAL"
-            if right is None or not (is_natural or item.args.get("using")):
+            if not (is_natural or item.args.get("using")):
                 continue
+            if right is None:
+                raise Declined("the columns that USING or NATURAL merge are not known", item)
             before = [one for one in self.inputs[:number] if one is not None and not one.is_hidden]
             names = [key.name.lower() for key in item.args.get("using") or ()]
             if is_natural:
                 names = [name for name in right.names if any(name in one.names for one in before)]
             if right.is_hidden:
-                continue
+                raise Declined("write the condition of this semi join: on a.k = b.k", item)
             side = (item.args.get("side") or "").upper()
             if side == "FULL":
                 raise Declined("a full join merges columns by USING or NATURAL", item)
@@ -100,12 +102,14 @@ class Binding:
         self, found: list[Merged], name: str, before: list[Input], right: Input, *, is_right: bool
     ) -> None:
         aliases = [one.alias for one in before if name in one.names]
+        if not aliases or name not in right.names:
+            return  # which is told where the join is read
         earlier = [one for one in found if one.name == name]
-        if len(earlier) > 1 or (not earlier and len(aliases) != 1):
-            raise Declined(f"{name!r} could be of several tables")
+        if len(earlier) > 1 or (not earlier and len(aliases) > 1):
+            raise Declined(f"{name!r} could be of several tables", right.item)
         old = earlier[0] if earlier else Merged(name, (aliases[0],), aliases[0])
         if set(aliases) - set(old.aliases):
-            raise Declined(f"{name!r} could be of several tables")
+            raise Declined(f"{name!r} could be of several tables", right.item)
         if old in found:
             found.remove(old)
         shown = right.alias if is_right else old.shown

@@ -208,9 +208,15 @@ class Rewriter:
             if not isinstance(item, exp.Join) or not (is_natural or item.args.get("using")):
                 continue
             other = self.planner.input_of(item.this)
-            assert other is not None  # or nothing would be ours
-            words = f"{item.side or ''} {item.kind or ''}"
-            on = " AND ".join(self._equal(one, other) for one in self._merged_into(item, other))
+            assert other is not None  # or the select would have been declined
+            is_asof = item.method == "ASOF"
+            words = f"{'ASOF' if is_asof else ''} {item.side or ''} {item.kind or ''}"
+            pairs = [self._pair(name, other) for name in self._merged_into(item, other)]
+            signs = ["="] * len(pairs)
+            if is_asof:  # the last one is the time
+                signs[-1] = ">="
+            both = zip(pairs, signs, strict=True)
+            on = " AND ".join(f"{ours} {sign} {theirs}" for (ours, theirs), sign in both)
             table = self.planner.edits.rendered(span_of(item.this))
             self.planner.edits.replace(span_of(item), f"{words} JOIN {table} ON {on or 'true'} ")
 
@@ -218,17 +224,16 @@ class Rewriter:
         keys = [key.name.lower() for key in item.args.get("using") or ()]
         return keys or [one.name for one in self.scope.merged if other.alias in one.aliases]
 
-    def _equal(self, name: str, other: Input) -> str:
-        """The condition that a merged column stands for."""
+    def _pair(self, name: str, other: Input) -> tuple[str, str]:
+        """The two columns that a merged one stands for."""
         found = self.scope.merged_of(other.alias, name)
-        before = self._first_with(name) if found is None else self.scope.input_of(found.aliases[0])
-        assert before is not None
+        having = (one for one in self.scope.visible if name in one.names and one is not other)
+        before = next(having, None) if found is None else self.scope.input_of(found.aliases[0])
+        if before is None or name not in other.names:
+            raise wrong(self.text, f"both sides of this join must have {name!r}", other.item)
         column = self.of.spread.column
-        ours = column((before.alias, before.names[name]))
-        return f"{ours} = {column((other.alias, other.names[name]))}"
-
-    def _first_with(self, name: str) -> Input | None:
-        return next((one for one in self.scope.visible if name in one.names), None)
+        ours, theirs = (before.alias, before.names[name]), (other.alias, other.names[name])
+        return column(ours), column(theirs)
 
     def _note_direct(self) -> None:
         """Note where the joined rows are the result already."""
