@@ -64,6 +64,12 @@ QUERIES = [
     "abs(a.t - b.y) <= 1 asof join (select k, t::float as t, u from c) c using (k, t)",
     "select v, u from (select k, t, v from a) a join (select t as y from b) b on "
     "abs(a.t - b.y) <= 1 semi join (select k from c) c using (k), (select u from c)",
+    "select count(*) from c right join a on a.t between c.t - 3 and c.t + 3 "
+    "right join (select k, t as y from b) b on b.k = a.k right join (select k as k2, t from c) d "
+    "on abs(d.t - b.y) <= 1",
+    "select u, w, -k as x from (select v as z from a) p join a on abs(p.z - a.t) <= 4 "
+    "right join c r using (k) join b on abs(p.z - b.w) <= 3",
+    f"select a.* exclude (l) from a join b on {R} order by t, k",
     # Semi and anti joins hide their right side.
     f"select * from a semi join b on {R}",
     f"select t from a semi join b on {R}",

@@ -108,6 +108,8 @@ class Binding:
         if len(earlier) > 1 or (not earlier and len(aliases) > 1):
             raise Declined(f"{name!r} could be of several tables", right.item)
         old = earlier[0] if earlier else Merged(name, (aliases[0],), aliases[0])
+        if old.shown != old.aliases[0]:
+            raise Declined(f"{name!r} is merged again after a right join", right.item)
         if set(aliases) - set(old.aliases):
             raise Declined(f"{name!r} could be of several tables", right.item)
         if old in found:
@@ -129,6 +131,8 @@ class Binding:
         is_alias = not column.table and column.name.lower() in self.scope.aliases
         if is_alias and self._prefers_alias(column):
             return None
+        if self._is_term(column) and len(self.scope.having(column.name.lower())) > 1:
+            return None  # perhaps one of the columns that a star of the select list stands for
         found = self.scope.resolve(column, self._own(column))
         if found is None and not is_alias:
             self.planner.unknown.append((self.scope, column))
@@ -171,17 +175,23 @@ class Binding:
 
     def _prefers_alias(self, column: exp.Column) -> bool:
         """Whether a name that is also one of the select list means that."""
-        whole: exp.Expr = column
-        while isinstance(whole.parent, exp.Paren):
-            whole = whole.parent
-        term = whole.parent
-        if isinstance(term, exp.Ordered) and isinstance(term.parent, exp.Order):
-            return term.parent.parent is self.select
+        if self._is_term(column):
+            return True
         around = list(self._around(column))
         if not any(isinstance(node, exp.Having) for node in around):
             return False
         is_aggregated = any(isinstance(node, exp.AggFunc) for node in around)
         return not is_aggregated and not self._groups(column)
+
+    def _is_term(self, column: exp.Column) -> bool:
+        """Whether a bare name is a whole term of the select's ORDER BY."""
+        whole: exp.Expr = column
+        while isinstance(whole.parent, exp.Paren):
+            whole = whole.parent
+        term = whole.parent
+        if column.table or not isinstance(term, exp.Ordered):
+            return False
+        return isinstance(term.parent, exp.Order) and term.parent.parent is self.select
 
     def _groups(self, column: exp.Column) -> bool:
         """Whether the select is grouped by the column of this name."""

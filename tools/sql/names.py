@@ -135,16 +135,7 @@ class Scope:
 
     def _bare(self, column: exp.Column, name: str, own: Input | None) -> Ref | None:
         low = name.lower()
-        merged = [one for one in self.merged if one.name == low]
-        if len(merged) == 1:  # before a column of another table, as in DuckDB
-            shown = self.input_of(merged[0].shown)
-            assert shown is not None
-            return shown.alias, shown.names[low]
-        having = [
-            one for one in self.inputs
-            if low in one.names and (one is own or not one.is_hidden)
-            and ((found := self.merged_of(one.alias, low)) is None or found.shown == one.alias)
-        ]  # fmt: skip
+        having = self.having(low, own)
         if len(having) > 1:
             if low in self.aliases:
                 return None
@@ -152,6 +143,17 @@ class Scope:
             message = f"{name!r} is ambiguous: {len(having)} tables have it; write {said}"
             raise wrong(self.text, message, column)
         return (having[0].alias, having[0].names[low]) if having else None
+
+    def having(self, name: str, own: Input | None = None) -> list[Input]:
+        """The inputs that a bare name, in lower case, may be a column of."""
+        merged = [one for one in self.merged if one.name == name]
+        if len(merged) == 1:  # before a column of another table, as in DuckDB
+            return [one for one in self.inputs if one.alias == merged[0].shown]
+        return [
+            one for one in self.inputs
+            if name in one.names and (one is own or not one.is_hidden)
+            and ((found := self.merged_of(one.alias, name)) is None or found.shown == one.alias)
+        ]  # fmt: skip
 
     def _no_column(self, column: exp.Column, table: Input, name: str) -> Exception:
         if isinstance(table.item, exp.Table) and isinstance(table.item.this, exp.Func):

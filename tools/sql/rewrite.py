@@ -68,7 +68,7 @@ class Rewriter:
         ref, whole = self.of.names.owner(column), self.of.names.row_of(column)
         if whole is not None and whole.alias in self.ours:
             self._rename_row(column, whole)
-        if ref is None or ref[0] not in self.ours:
+        if ref is None or (ref[0] not in self.ours and column.table):
             return
         length = self.scope.length(column)
         places = [place_of(part) for part in column.parts[:length]]
@@ -118,8 +118,9 @@ class Rewriter:
         return ", ".join(pieces) or "NULL"
 
     def _name_expressions(self, naming_from: str) -> None:
-        """Let an inner query's columns be called what DuckDB calls them: `max(a.v)`."""
-        if self.select is self.planner.tree or not self.planner.target.names_result:
+        """Let columns be called what DuckDB calls them, where somebody may: `max(a.v)`."""
+        is_last = self.select is self.planner.tree and not self.select.args.get("order")
+        if is_last or not self.planner.target.names_result:
             return
         for one in self.select.expressions:
             if isinstance(one, exp.Alias | exp.Column) or one.find(exp.Star, exp.Columns):
