@@ -12,7 +12,7 @@ from matwin.text import escaped
 
 from ..extras import needed
 from .catalog import Catalog
-from .complete import KEYWORDS, completions
+from .complete import KEYWORDS, begun_word, completions
 from .shell import Shell, is_complete
 
 needed("prompt_toolkit")
@@ -20,7 +20,8 @@ needed("prompt_toolkit")
 from prompt_toolkit import PromptSession  # noqa: E402
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion  # noqa: E402
 from prompt_toolkit.document import Document  # noqa: E402
-from prompt_toolkit.filters import Condition  # noqa: E402
+from prompt_toolkit.enums import DEFAULT_BUFFER  # noqa: E402
+from prompt_toolkit.filters import has_focus, is_searching  # noqa: E402
 from prompt_toolkit.formatted_text import StyleAndTextTuples  # noqa: E402
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory  # noqa: E402
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent  # noqa: E402
@@ -69,10 +70,7 @@ class Words(Completer):
     ) -> Iterable[Completion]:
         """The completions at the cursor."""
         text = document.text_before_cursor
-        begun = (
-            re.search(r"'([^']*)$", text) if text.count("'") % 2 else re.search(r"[\w.]*$", text)
-        )
-        length = 0 if begun is None else len(begun[1] if begun.re.groups else begun[0])
+        length = len(begun_word(text))
         for word, kind in completions(text, document.text, self._shell.catalog):
             yield Completion(word, start_position=-length, display_meta=kind)
 
@@ -81,7 +79,8 @@ def _keys() -> KeyBindings:
     """Enter ends a query that is complete, and begins another line of one that is not."""
     keys = KeyBindings()
 
-    @keys.add("enter", filter=Condition(lambda: True))
+    # While the history is searched, Enter takes what has been found.
+    @keys.add("enter", filter=has_focus(DEFAULT_BUFFER) & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if is_complete(buffer.text):
@@ -117,9 +116,9 @@ def prompt(catalog: Catalog, options: dict[str, Any]) -> int:
     shell = Shell(catalog, options)
     session: PromptSession[str] = PromptSession(
         history=_history(), lexer=Colours(), completer=Words(shell), style=STYLE, multiline=True,
-        key_bindings=_keys(), prompt_continuation="   ...> ", complete_while_typing=True,
+        key_bindings=_keys(), prompt_continuation="   ...> ", complete_while_typing=False,
     )  # fmt: skip
-    print("MatWin SQL. A query ends with a semicolon; .help lists commands.")
+    print("MatWin SQL. A query ends with a semicolon; Tab completes, .help lists commands.")
     names = ", ".join(map(escaped, sorted(catalog.names())))
     if names:
         print(f"tables: {names}")
