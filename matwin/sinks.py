@@ -8,9 +8,9 @@ Invariants:
 * Errors of the join that makes the rows pass unchanged.
 
 Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, markdown, line (each
-value on its own) and table, which shows the first rows and counts the others.  The format is the one given, or the one the name ends
-in; for standard output a table on a terminal and CSV in a pipe.  Text whose name goes on with .gz,
-.bz2, .zst or .lz4 is compressed.
+value on its own) and table, which shows the first rows and counts the others.  The format is the
+one given, or the one the name ends in; for standard output a table on a terminal and CSV in a pipe.
+Text whose name goes on with .gz, .bz2, .zst or .lz4 is compressed.
 """
 
 from __future__ import annotations

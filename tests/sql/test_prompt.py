@@ -135,7 +135,10 @@ def shell() -> tuple[Shell, io.StringIO]:
         (".schema hum", "hum\n  t  int64\n  percent  int64\n"),
         (".schema nobody", "error: there is no table 'nobody'\n"),
         (".timer", "timer on\n"),
-        (".mode yaml", "error: 'yaml' is no mode; there are table, csv, tsv, jsonl, markdown, line\n"),
+        (".mode yaml", "error: 'yaml' is no mode; there are table, csv, tsv, jsonl, markdown, "
+         "line\n"),
+        (".mode CSV", "mode csv\n"),
+        (".mode box", "mode table\n"),
         (".explian", "error: there is no command .explian (did you mean 'explain'?); .help lists "
          "them\n"),
         (".load x", "error: write .load NAME FILE\n"),

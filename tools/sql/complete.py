@@ -51,8 +51,8 @@ def completions(text: str, whole: str, catalog: Catalog) -> Iterator[tuple[str, 
         return
     alias, point, name = word.rpartition(".")
     if point:
-        names = _columns(whole, alias, catalog)
-        yield from ((f"{alias}.{one}", "column") for one in _starting(names, name))
+        columns = _columns(whole, alias, catalog)
+        yield from ((f"{alias}.{one}", "column") for one in _starting(columns, name))
         return
     kinds = [("table", catalog.names()), ("column", _all_columns(whole, catalog)),
              ("order", catalog.orders()), ("keyword", KEYWORDS)]  # fmt: skip
