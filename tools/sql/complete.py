@@ -85,8 +85,9 @@ def _of_command(line: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
         yield from ((one, "command") for one in _starting(COMMANDS, command))
     elif command == ".mode":
         yield from ((one, "mode") for one in _starting(MODES, word))
-    elif command in (".timer", ".explain", ".trace") and not rest.strip().count(" "):
-        yield from ((one, "") for one in _starting(("on", "off"), word))
+    elif command in (".timer", ".explain", ".trace") and " " not in rest:
+        choices = ("off",) if command == ".trace" else ("on", "off")
+        yield from ((one, "") for one in _starting(choices, word))
     elif command == ".schema":
         yield from ((one, "table") for one in _starting(catalog.names(), word))
     if blank and command == ".explain":

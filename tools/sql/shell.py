@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TextIO
 
 from matwin.hints import did_you_mean
@@ -29,6 +30,7 @@ from .catalog import Catalog
 from .command import counted_rows, inputs_of
 from .complete import MODES
 from .explain import explained
+from .run import joins_of
 from .session import planned, started
 from .statements import Statement, is_whole, statements
 
@@ -38,15 +40,16 @@ MODE_NAMES = {
 }  # fmt: skip
 """What modes are called at other prompts."""
 ROWS_SHOWN = 40
+NO_TABLES = "no tables; .load NAME FILE, or from 'file.parquet'"
 HELP = """\
 A query ends with a semicolon; Enter before that begins another line.  Tab completes.
-  .tables             tables that have a name
+  .tables [PART]      tables that have a name, or this in their name
   .schema [TABLE]     columns and types, of a table or of all; a file in quotes is a table too
   .load NAME FILE     give a file or a glob a name
   .explain [on|off]   show plans and run nothing, or run again; .explain QUERY shows one plan
   .timer [on|off]     say how long each query took
   .mode MODE          how rows are shown: table, csv, tsv, jsonl, markdown or line
-  .trace FILE|off     write what happens to each page of the joins, for `matwin trace`
+  .trace [FILE|off]   write what happens to each page of the joins, for `matwin trace`
   .help               this
   .quit               leave; so does Ctrl-D
 Ctrl-C drops the line, or stops the query that runs."""
@@ -109,6 +112,8 @@ class Shell:
             found = progress.until_read(started(plan, given))
             rows = write(found, None, format=self.mode, max_rows_shown=ROWS_SHOWN)
         self._tell(rows, time.perf_counter() - begun)
+        if self.options.get("trace") and not any(joins_of(plan)):
+            self._say("no trace: the query has no join of MatWin's")
 
     def _tell(self, rows: int, seconds: float) -> None:
         """How many rows there were, unless an empty table has said so, and how long it took."""
@@ -134,13 +139,15 @@ class Shell:
         commands[name.lower()](rest.strip())
 
     def _tables(self, rest: str) -> None:
-        names = sorted(self.catalog.names())
-        self._say(
-            "\n".join(map(escaped, names)) or "no tables; .load NAME FILE, or from 'file.parquet'"
-        )
+        wanted = rest.strip("'\"%*").lower()
+        names = [name for name in sorted(self.catalog.names()) if wanted in name.lower()]
+        none = f"no table has {wanted!r} in its name" if wanted else NO_TABLES
+        self._say("\n".join(map(escaped, names)) or none)
 
     def _schema(self, rest: str) -> None:
         names = [rest.strip("'\"")] if rest else sorted(self.catalog.names())
+        if not names:
+            self._say(NO_TABLES)
         for name in names:
             source = self.catalog.source(name, is_quoted=True)
             if source is None:
@@ -163,15 +170,22 @@ class Shell:
         self.catalog = loaded
 
     def _explain(self, rest: str) -> None:
-        if rest.lower() in ("", "on", "off"):
-            self.explains = rest.lower() != "off" if rest else not self.explains
-            self._say(f"explain {'on' if self.explains else 'off'}")
-        else:
+        if len(rest.split()) > 1:
             self._query(rest, explain=True)
+            return
+        self.explains = self._switched("explain", rest, self.explains, ", or .explain QUERY")
+        self._say(f"explain {'on' if self.explains else 'off'}")
 
     def _timer(self, rest: str) -> None:
-        self.is_timed = rest.lower() != "off" if rest else not self.is_timed
+        self.is_timed = self._switched("timer", rest, self.is_timed)
         self._say(f"timer {'on' if self.is_timed else 'off'}")
+
+    def _switched(self, command: str, rest: str, is_on: bool, more: str = "") -> bool:
+        """What on, off or nothing makes of a switch."""
+        states = {"": not is_on, "on": True, "off": False}
+        if rest.lower() not in states:
+            raise InputError(f"write .{command} on or .{command} off{more}, not {rest!r}")
+        return states[rest.lower()]
 
     def _mode(self, rest: str) -> None:
         mode = MODE_NAMES.get(rest.lower(), rest.lower())
@@ -182,12 +196,15 @@ class Shell:
         self._say(f"mode {self.mode}")
 
     def _trace(self, rest: str) -> None:
-        if rest in ("", "off"):
+        if rest.lower() == "off":
             self.options.pop("trace", None)
-            self._say("trace off")
-        else:
-            self.options["trace"] = rest.strip("'\"")
-            self._say(f"trace to {escaped(self.options['trace'])}")
+        elif rest:
+            path = rest.strip("'\"")
+            if not Path(path).absolute().parent.is_dir():
+                raise InputError(f"there is no folder {str(Path(path).parent)!r} for the trace")
+            self.options["trace"] = path
+        file = self.options.get("trace")
+        self._say(f"trace to {escaped(file)}" if file else "trace off")
 
     def _help(self, rest: str) -> None:
         self._say(HELP)

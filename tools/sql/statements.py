@@ -34,7 +34,7 @@ _BLOCK = re.compile(r"/\*|\*/")
 class Stretch:
     """A piece of a text from `start` to before `end`.
 
-    `kind` is comment, string, name, number, word, semicolon, blank or other.
+    `kind` is comment, string, name, number, word, semicolon, blank, other or command.
     """
 
     kind: str
@@ -81,12 +81,17 @@ def _comment(text: str, start: int) -> Stretch:
 
 
 def stretches(text: str) -> Iterator[Stretch]:
-    """All pieces of a text."""
-    at = 0
+    """All pieces of a text; a command is one."""
+    at, is_begin = 0, True
     while at < len(text):
-        found = stretch_at(text, at)
+        if is_begin and text[at] == ".":
+            found = Stretch("command", at, _line_end(text, at))
+        else:
+            found = stretch_at(text, at)
         yield found
         at = found.end
+        if found.kind not in ("blank", "comment"):
+            is_begin = found.kind in ("semicolon", "command")
 
 
 def statements(text: str) -> list[Statement]:
@@ -100,7 +105,7 @@ def statements(text: str) -> list[Statement]:
     at = _begin(plain, 0)
     while at < len(plain):
         is_command = plain[at] == "."
-        end, is_ended = _line_end(plain, at) if is_command else _end(plain, at)
+        end, is_ended = (_line_end(plain, at), True) if is_command else _end(plain, at)
         found.append(Statement(_in_place(text, at, end), is_command, is_ended))
         at = _begin(plain, end)
     return found
@@ -137,9 +142,9 @@ def _end(text: str, at: int) -> tuple[int, bool]:
     return at, False
 
 
-def _line_end(text: str, at: int) -> tuple[int, bool]:
+def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
-    return (len(text) if end < 0 else end), True
+    return len(text) if end < 0 else end
 
 
 def _in_place(text: str, start: int, end: int) -> str:
