@@ -1,9 +1,11 @@
-"""Columns as text formats hold them.
+r"""Columns as text formats hold them.
 
     column            CSV, terminal            JSON
     timestamp         as Arrow writes it       ISO 8601; with a time zone, in UTC with a Z
     duration          "1500ms", which we read  the same
-    bytes             base64                   base64
+    interval          "1 month 2 days 03:00:00", as DuckDB writes it, in both
+    bytes             base64; on a terminal    base64
+                      a\x00b, as DuckDB
     list, struct      JSON text                itself
     NaN, ±inf         as they are              null
     decimal           as it is                 text, exactly
@@ -72,6 +74,10 @@ def shown_rows(batch: pa.RecordBatch) -> list[list[str]]:
 
 
 def _shown(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        texts = [None if one is None else bytes_text(one) for one in column.to_pylist()]
+        return pa.array(texts, pa.string())
     return column.cast(pa.string()) if _is_simple(column.type) else _text(column)
 
 
@@ -125,6 +131,8 @@ def _clean(value: Any) -> Any:
     """A nested value as JSON can hold it."""
     if isinstance(value, dict):
         return {str(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return interval_text(*value)
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
     if isinstance(value, bytes):
@@ -136,6 +144,33 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return _duration_text(nanoseconds(value))
     return str(value) if isinstance(value, decimal.Decimal) else value
+
+
+def bytes_text(value: bytes) -> str:
+    r"""Bytes as DuckDB shows them: plain signs, and the others by their numbers.
+
+    >>> print(bytes_text(b"a\x00b"))
+    a\x00b
+    """
+    return "".join(chr(one) if 32 <= one < 127 and one != 92 else f"\\x{one:02X}" for one in value)
+
+
+def interval_text(months: int, days: int, nanos: int) -> str:
+    """Months, days and a time as DuckDB writes them.
+
+    >>> interval_text(14, 1, 7_200_000_000_000), interval_text(0, 0, -1_500_000_000)
+    ('1 year 2 months 1 day 02:00:00', '-00:00:01.5')
+    """
+    years, rest = divmod(abs(months), 12)
+    sign = -1 if months < 0 else 1
+    counts = {"year": sign * years, "month": sign * rest, "day": days}
+    words = [f"{n} {unit}{'s' if abs(n) != 1 else ''}" for unit, n in counts.items() if n]
+    if nanos or not words:
+        seconds, fraction = divmod(abs(nanos), 10**9)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        part = f".{fraction:09}".rstrip("0") if fraction else ""
+        words.append(f"{'-' if nanos < 0 else ''}{clock}{part}")
+    return " ".join(words)
 
 
 def _duration_text(exact: Fraction) -> str:

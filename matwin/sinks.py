@@ -7,10 +7,10 @@ Invariants:
 * A file appears under its name when it is complete and not before (`outputs.py`).
 * Errors of the join that makes the rows pass unchanged.
 
-Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, and table, which
-shows the first rows and counts the others.  The format is the one given, or the one the name ends
-in; for standard output a table on a terminal and CSV in a pipe.  Text whose name goes on with .gz,
-.bz2, .zst or .lz4 is compressed.
+Formats: parquet, ipc (Arrow; a file, or a stream in a pipe), csv, tsv, jsonl, markdown, line (each
+value on its own) and table, which shows the first rows and counts the others.  The format is the
+one given, or the one the name ends in; for standard output a table on a terminal and CSV in a pipe.
+Text whose name goes on with .gz, .bz2, .zst or .lz4 is compressed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .fitting import fitted, shorter_times
 from .hints import did_you_mean
 from .outputs import address, explained, is_regular, written
 from .plain import csv_batch, csv_type, json_rows, shown_rows
-from .text import Ink, escaped
+from .text import Ink, escaped, width_of
 
 GROUP_ROWS = 131072
 GROUP_BYTES = 32 * 2**20
@@ -45,6 +45,7 @@ _FORMATS = {
     "ipc": "ipc", "arrow": "ipc", "feather": "ipc",
     "csv": "csv", "tsv": "tsv",
     "jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl",
+    "markdown": "markdown", "md": "markdown", "line": "line",
     "table": "table",
 }  # fmt: skip
 
@@ -275,6 +276,42 @@ class JsonLines(Sink):
             self.file.flush()
 
 
+class Markdown(Sink):
+    """A table as documents have it; columns are as wide as their values happen to be."""
+
+    def begin(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        marks = ["--:" if _is_number(field.type) else "---" for field in schema]
+        self._write([[escaped(name) for name in schema.names], marks])
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._write([[escaped(cell) for cell in row] for row in shown_rows(batch)])
+
+    def _write(self, rows: list[list[str]]) -> None:
+        lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n"
+                 for row in rows]  # fmt: skip
+        self.file.write("".join(lines).encode("utf-8", "replace"))
+
+
+class Line(Sink):
+    """A line for each value, and an empty one between rows."""
+
+    def begin(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        names = [escaped(name) for name in schema.names]
+        width = max(map(width_of, names), default=0)
+        self._heads = [" " * (width - width_of(name)) + name for name in names]
+        self._is_first = True
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for row in shown_rows(batch):
+            lines = [f"{head} = {escaped(cell)}\n"
+                     for head, cell in zip(self._heads, row, strict=True)]  # fmt: skip
+            between = "" if self._is_first else "\n"
+            self.file.write((between + "".join(lines)).encode("utf-8", "replace"))
+            self._is_first = False
+
+
 class Shown(Sink):
     """A table of the first rows; the others are counted."""
 
@@ -321,6 +358,7 @@ def _is_number(data_type: pa.DataType) -> bool:
 
 _SINKS: dict[str, type[Sink]] = {
     "parquet": Parquet, "ipc": Ipc, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "table": Shown,
+    "markdown": Markdown, "line": Line,
 }  # fmt: skip
 
 

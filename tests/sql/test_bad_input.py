@@ -87,11 +87,66 @@ WRONG: list[tuple[str, str, str | None]] = [
     ("select * from stream(nowhere, 'CUT ON t BY 5') s", "there is no stream 'nowhere'", None),
     ("select * from stream(temp, 'CUT ON t BY 5', 'BLOCK', 0) s", "at least 1", None),
     ("select * from stream(temp, 'CUT ON t BY 5', 'SLAB') s", "third argument is 'BLOCK'", None),
-    ("select 1; select 2", "one query at a time", None),
+    ("select * from stream(temp, 'CUT ON tt BY 5') s", "no column 'tt' to cut on",
+     "'CUT ON tt BY 5'"),
+    ("select * from stream(temp, 'CUT ON room BY 5') s", "cut on a number or a time",
+     "'CUT ON room BY 5'"),
+    ("select * from stream(temp, 'CUT ON t BY 5') a, stream(temp, 'CUT BY 2 ROWS') b",
+     "temp is cut on t by 5 and temp cut by 2 rows: all streams of a query are cut alike",
+     "'CUT BY 2 ROWS'"),
+    ("select temp.t from temp, hum window (temp, hum) = null", "a window's length is a text", None),
+    ("select temp.t from temp, hum where temp.t = 1 or window (temp, hum) = 3",
+     "windows stand in a clause of their own", "window (temp, hum) = 3"),
+    ("select temp.t from temp join hum on window (temp, hum) = 3",
+     "windows stand in a clause of their own", "window (temp, hum) = 3"),
+    ("select a.t from temp a, hum b, temp c window (a, b) = 3 where true window (b, c) = 4",
+     "all windows stand together", "window"),
+    ("select a.t from temp a, hum b window (a, b) = 3 and a.t = 4",
+     "other conditions stand in the where clause", "a"),
+    (BEST.format(on="temp.t mindist hum.t and temp.x mindist hum.x", where=""),
+     "attributes are separated by commas", "and"),
+    (BEST.format(on="temp.t = hum.t", where=""), "a bestmatch join is on attributes", "="),
+    (BEST.format(on="temp.t + 1 mindist hum.t", where=""), "comes from a subquery", "+"),
+    ("select * from temp bestmatch hum on t", "is written as R bestmatch join S", "hum"),
+    ("select count(*) from temp where t >;", "something is missing after '>'", ">"),
+    ("select t + from temp", "something is missing before 'from'", "from"),
+    ("select * from;", "a table is missing after 'from'", "from"),
+    ("select count(* from temp", ") is missing before 'from'", "from"),
+    ("selct * from temp", "(did you mean 'select'?)", "selct"),
+    ("-- form\nselect * form temp", "'form' is not expected here (did you mean 'from'?)", "form"),
+    ("select * from temp wher t > 3", "(did you mean 'where'?)", "wher"),
+    ("foo;", "a query begins with select, with or from, not with 'foo'", "foo"),
+    ("explain select 1", "not EXPLAIN; .explain at the prompt", "explain"),
+    ("show tables", "not SHOW; .tables at the prompt", "show"),
+    ("describe temp", "not DESCRIBE; .schema at the prompt", "describe"),
+    ("select;", "name what is selected", "select"),
+    ("select * from temp where t > ?", "there are no parameters here", "t > ?"),
+    ("select $1 from temp", "there are no parameters here", "$1"),
+    ("select temp.t from temp join hum", "say how the two are joined", "join hum"),
+    ("select temp.t from temp left join hum where true", "say how the two are joined",
+     "left join hum"),
+    ("select 1, 'abc from temp", "the string that begins here has no end", "'"),
+    ("select 1 /* abc", "the comment that begins here has no end", "/"),
+    ("select 1; select 2", "one query at a time", "select 2"),
     ("", "there is no query", None),
     (";", "there is no query", None),
     ("-- nothing", "there is no query", None),
 ]  # fmt: skip
+
+
+def test_carets_stand_below_wide_signs_and_tabs() -> None:
+    _, line, carets = refusal("select\t'日本語日本語' as x, tt from temp").splitlines()
+    assert line == "  select '日本語日本語' as x, tt from temp"
+    assert carets == " " * 30 + "^^"
+
+
+def test_messages_are_those_of_sql(capfd: pytest.CaptureFixture[str]) -> None:
+    said = refusal("select temp.t from temp, hum window (temp, hum) = -5")
+    assert "is negative" in said and "command line" not in said
+    said = refusal("select * from gone", gone=None)
+    assert "gone is None; give a table" in said
+    refusal("explain select 1")
+    assert capfd.readouterr().err == ""  # sqlglot's logger has nothing to say
 
 
 def refusal(query: str, **sources: Any) -> str:

@@ -131,6 +131,8 @@ class Catalog:
         found = self._source(name, is_quoted=is_quoted)
         if found is not None:
             self._sources[name] = found
+        elif any(one.lower() == name.lower() for one, value in self.given.items() if value is None):
+            raise InputError(f"{name} is None; give a table")
         return found
 
     def _source(self, name: str, *, is_quoted: bool) -> Source | None:

@@ -1,7 +1,9 @@
-"""`matwin sql`: one query from the command line, a file or a pipe; or the prompt.
+"""`matwin sql`: queries from the command line, a file or a pipe; or the prompt.
 
 -c QUERY, FILE, standard input ──▶ plan ──▶ rows to -o or standard output, a summary to stderr
 nothing of these, on a terminal ──▶ prompt.py
+
+Several queries run one after the other; the first that goes wrong ends the command.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from typing import Any
 
 from matwin.outputs import check_outputs
 from matwin.report import Report
-from matwin.sinks import write
+from matwin.sinks import format_of, write
 from matwin.storage.errors import InputError
 
-from ..join import ROWS_SHOWN, said, summary_of, tell_summary
+from ..join import ROWS_SHOWN, is_bar_wanted, said, summary_of, tell_summary
 from ..progress import Progress
 from ..usage import tell
 from ..words import options_given, outputs_of
@@ -27,6 +29,7 @@ from .explain import explained
 from .nodes import Plan
 from .run import scans_of
 from .session import planned, started
+from .statements import statements
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,11 +54,30 @@ def _run(args: argparse.Namespace) -> int:
         from .prompt import prompt
 
         return prompt(catalog, options_given(args))
-    plan = planned(text, catalog)
-    if args.explain:
-        print(said("explanation", explained(plan), args))
-        return 0
-    return _written(plan, args)
+    for query in _queries(text, args):
+        plan = planned(query, catalog)
+        if args.explain:
+            print(said("explanation", explained(plan), args))
+        else:
+            _write(plan, args)
+    return 0
+
+
+def _queries(text: str, args: argparse.Namespace) -> list[str]:
+    """The queries of a text; what holds the rows of one takes no others."""
+    found = statements(text)
+    for one in found:
+        if one.is_command:
+            line = one.text.strip().split()[0]
+            raise InputError(f"{line} is a command of the prompt, which `matwin sql` alone starts")
+    files = [option for option, file in outputs_of(args).items() if file not in (None, "-")]
+    is_binary = args.format is not None and format_of(None, args.format) in ("parquet", "ipc")
+    if len(found) > 1 and not args.explain and (files or is_binary):
+        option = files[0] if files else f"--format {args.format}"
+        raise InputError(
+            f"{option} is for one query, and here are {len(found)}; run them one by one"
+        )
+    return [one.text for one in found] or [text]
 
 
 def _words(words: list[str]) -> tuple[dict[str, object], str | None]:
@@ -86,7 +108,7 @@ def _read(file: str | None) -> str | None:
     try:
         if file is None or file == "-":
             return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{file or 'standard input'}: the query is not UTF-8 text") from None
     except OSError as error:
@@ -94,25 +116,30 @@ def _read(file: str | None) -> str | None:
         raise InputError(f"{file}: {error.strerror}{hint}") from None
 
 
-def _written(plan: Plan, args: argparse.Namespace) -> int:
+def _write(plan: Plan, args: argparse.Namespace) -> None:
     check_outputs(outputs_of(args), inputs_of(plan), overwrite=args.overwrite)
     begun = time.monotonic()
     report = Report()
-    with Progress(is_wanted=not args.quiet) as progress:
+    with Progress(is_wanted=is_bar_wanted(args)) as progress:
         given: Any = {**options_given(args), "report": report, "progress": progress.callback}
-        found = started(plan, given)
+        found = progress.until_read(started(plan, given))
         rows = write(
             found, args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
     seconds = time.monotonic() - begun
+    report.is_done = True  # also where no join has run
     if args.json:
         tell_summary(args, {**summary_of(report, seconds, None), "rows_out": rows}, None)
     elif not args.quiet:
-        print(f"out    {rows:,} rows in {seconds:.3g} s", file=sys.stderr)
+        print(f"out    {counted_rows(rows)} in {seconds:.3g} s", file=sys.stderr)
         for decision in report.decisions:
             print(f"chose  {decision}", file=sys.stderr)
-    return 0
+
+
+def counted_rows(rows: int) -> str:
+    """How many rows there are."""
+    return f"{rows:,} row{'s' if rows != 1 else ''}"
 
 
 def inputs_of(plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ on a.t |                   orders
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from matwin.storage.errors import InputError
@@ -17,16 +17,8 @@ from matwin.storage.errors import InputError
 from .catalog import Catalog
 
 COMMANDS = (
-    ".tables",
-    ".schema",
-    ".load",
-    ".explain",
-    ".timer",
-    ".mode",
-    ".trace",
-    ".help",
-    ".quit",
-)
+    ".tables", ".schema", ".load", ".explain", ".timer", ".mode", ".trace", ".help", ".quit",
+)  # fmt: skip
 KEYWORDS = (
     "select", "from", "where", "group by", "order by", "having", "limit", "distinct", "with", "as",
     "join", "left", "right", "full", "outer", "inner", "bestmatch join", "asof join", "on",
@@ -36,7 +28,11 @@ KEYWORDS = (
 )  # fmt: skip
 SUFFIXES = (".parquet", ".csv", ".tsv", ".arrow", ".feather", ".jsonl", ".ipc", ".gz", ".zst")
 FILES_MAX = 200
-_WORD = re.compile(r"[\w.]*$")
+MODES = ("table", "csv", "tsv", "jsonl", "markdown", "line")
+"""How the prompt shows rows."""
+_AFTER_ATTRIBUTE = re.compile(
+    r"\bbestmatch\s+join\b[^;]*\bon\s+(?:[^;]*,\s*)?[\w.\"]+\s+\w*$", re.IGNORECASE
+)
 _TABLE = re.compile(
     r"\b(?:from|join|,)\s*(?P<table>'[^']+'|\"[^\"]+\"|\w+)(?:\s+(?:as\s+)?(?P<alias>\w+))?",
     re.IGNORECASE,
@@ -45,37 +41,67 @@ _TABLE = re.compile(
 
 def completions(text: str, whole: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
     """What may stand in the place of the last word of `text`, and what it is."""
-    found = _WORD.search(text)
-    word = found[0] if found else ""
-    if text.lstrip().startswith("."):
-        if " " not in text.strip():
-            yield from ((one, "command") for one in COMMANDS if one.startswith(text.strip()))
-        else:
-            yield from ((one, "table") for one in catalog.names() if one.startswith(word))
+    line = text.rpartition("\n")[2].lstrip()
+    if line.startswith("."):
+        yield from _of_command(line, catalog)
         return
-    quote = re.search(r"'([^']*)$", text)
-    if quote and text.count("'") % 2:
-        yield from ((one, "file") for one in _files(quote[1]))
+    word = begun_word(text)
+    if is_in_quotes(text):
+        yield from ((one, "file") for one in _files(word))
         return
-    alias, point, _ = word.rpartition(".")
+    alias, point, name = word.rpartition(".")
     if point:
-        names = _columns(whole, alias, catalog)
-        yield from (
-            (f"{alias}.{name}", "column") for name in _starting(names, word[len(alias) + 1 :])
-        )
+        columns = _columns(whole, alias, catalog)
+        yield from ((f"{alias}.{one}", "column") for one in _starting(columns, name))
         return
-    yield from ((one, "table") for one in _starting(catalog.names(), word))
-    yield from ((one, "column") for one in _starting(_all_columns(whole, catalog), word))
-    yield from ((one, "order") for one in _starting(catalog.orders(), word))
-    yield from ((one, "keyword") for one in _starting(KEYWORDS, word))
+    kinds = [("table", catalog.names()), ("column", _all_columns(whole, catalog)),
+             ("order", catalog.orders()), ("keyword", KEYWORDS)]  # fmt: skip
+    if _AFTER_ATTRIBUTE.search(text):
+        kinds.sort(key=lambda kind: kind[0] != "order")
+    for kind, names in kinds:
+        yield from ((one, kind) for one in _starting(names, word))
 
 
-def _starting(names: object, word: str) -> Iterator[str]:
-    seen = set()
-    for name in names:  # type: ignore[attr-defined]
-        if name.lower().startswith(word.lower()) and name not in seen:
-            seen.add(name)
-            yield name
+def is_in_quotes(text: str) -> bool:
+    """Whether a string is begun and not ended."""
+    return text.count("'") % 2 == 1
+
+
+def begun_word(text: str) -> str:
+    """The word at the end of a text, which a completion replaces."""
+    if is_in_quotes(text):
+        return text.rpartition("'")[2]
+    line = text.rpartition("\n")[2]
+    is_command = line.lstrip().startswith(".") and not line.lstrip().startswith(".explain ")
+    found = re.search(r"\S*$" if is_command else r"[\w.]*$", line)
+    return found[0] if found else ""
+
+
+def _of_command(line: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Commands, and what each of them takes."""
+    command, blank, rest = line.partition(" ")
+    word = rest.rpartition(" ")[2]
+    if not blank:
+        yield from ((one, "command") for one in _starting(COMMANDS, command))
+    elif command == ".mode":
+        yield from ((one, "mode") for one in _starting(MODES, word))
+    elif command in (".timer", ".explain", ".trace") and " " not in rest:
+        choices = ("off",) if command == ".trace" else ("on", "off")
+        yield from ((one, "") for one in _starting(choices, word))
+    elif command == ".schema":
+        yield from ((one, "table") for one in _starting(catalog.names(), word))
+    if blank and command == ".explain":
+        yield from completions(rest, rest, catalog)
+    if blank and (command in (".trace", ".schema") or (command == ".load" and " " in rest)):
+        yield from ((one, "file") for one in _files(word.lstrip("'")))
+
+
+def _starting(names: Iterable[str], word: str) -> Iterator[str]:
+    """The names that begin so; keywords of somebody who writes capitals in capitals."""
+    is_loud = len(word) > 1 and word.isupper()
+    for name in dict.fromkeys(names):
+        if name.lower().startswith(word.lower()):
+            yield name.upper() if is_loud and name in KEYWORDS else name
 
 
 def _tables(text: str) -> Iterator[tuple[str, str]]:
@@ -94,7 +120,9 @@ def _columns(text: str, alias: str, catalog: Catalog) -> list[str]:
 
 
 def _all_columns(text: str, catalog: Catalog) -> list[str]:
-    return [name for table, _ in _tables(text) for name in _of(table, catalog)]
+    """The columns of the tables that are named, or of all while none is: select comes first."""
+    tables = [table for table, _ in _tables(text)] or catalog.names()
+    return [name for table in tables for name in _of(table, catalog)]
 
 
 def _of(table: str, catalog: Catalog) -> list[str]:

@@ -128,12 +128,14 @@ def epochs_of(plan: Plan, options: Mapping[str, Any], explain: Any) -> EpochResu
 def _cut(specs: tuple[StreamSpec, ...]) -> Cut:
     """The one cut of all streams."""
     first = specs[0]
-    columns = {spec.source: spec.column or "" for spec in specs}
+    columns: dict[str, str] = {}
     for spec in specs:
         is_alike = (spec.kind, spec.width, spec.is_time) == (first.kind, first.width, first.is_time)
-        if not is_alike or columns[spec.source] != (spec.column or ""):
-            raise InputError(
-                f"{first.source} is {first.shown} and {spec.source} {spec.shown}: all streams of a "
+        column = columns.setdefault(spec.source, spec.column or "")
+        if not is_alike or column != (spec.column or ""):
+            other = first if not is_alike else next(s for s in specs if s.source == spec.source)
+            raise spec.wrong(
+                f"{other.source} is {other.shown} and {spec.source} {spec.shown}: all streams of a "
                 "query are cut alike"
             )
     if first.kind == "count":

@@ -2,7 +2,8 @@
 
     from R [left | right | full [outer]] bestmatch join S
          on R.y1 order1 S.y1, R.y2 order2 S.y2 [using (keys)]        order left out: mindist
-    … [d]window (a, b) = '5s' and [d]window (b, c) = '3s' [or …]      before or after `where`
+    … [d]window (a, b) = '5s' and [d]window (b, c) = '3s' [or …]      before or after `where`, or
+                                                                      among its conditions
     … window = '1h'                                                   every pair
     from stream_name(source, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) s   a table function, as it is
 
@@ -25,8 +26,9 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from .errors import Place, SqlError, parse_failure, place_of, wrong
+from .errors import Place, SqlError, not_a_query, parse_failure, place_of, wrong
 from .leftovers import plain_signs, tidied
+from .statements import open_stretch
 
 WINDOWS = "matwin_windows"
 """The argument of a select that holds its windows."""
@@ -36,6 +38,19 @@ SPAN, RAW = "span", "raw"
 LENGTH_MAX = 1_000_000
 DEPTH_MAX = 200
 """Brackets within brackets; the parser calls itself for each."""
+Tree = exp.Query | exp.Values
+_COMPARED = frozenset({
+    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+    TokenType.BETWEEN, TokenType.IS, TokenType.IN, TokenType.LIKE,
+})  # fmt: skip
+_RECKONED = frozenset({
+    TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD,
+    TokenType.DCOLON, TokenType.DPIPE,
+})  # fmt: skip
+WINDOWS_STAND = (
+    "windows stand in a clause of their own, or among the conditions of where that all hold: "
+    "where … window (a, b) = '5s' and window (b, c) = '3s'"
+)
 
 
 class Terms(exp.Expression):
@@ -83,6 +98,8 @@ class MatWin(DuckDB):
 
     class Parser(DuckDBParser):
         TABLE_ALIAS_TOKENS = DuckDBParser.TABLE_ALIAS_TOKENS - {TokenType.STRAIGHT_JOIN}
+        # `on t limit 1` has no order called limit.
+        ORDER_TOKENS = TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET}
         QUERY_MODIFIER_PARSERS: ClassVar = {
             **DuckDBParser.QUERY_MODIFIER_PARSERS,
             TokenType.WINDOW: lambda self: self._parse_either_window(),
@@ -121,6 +138,8 @@ class MatWin(DuckDB):
             return self._spanned(super()._parse_wrapped_select, *args, **kwargs)
 
         def _parse_equality(self, *args: Any, **kwargs: Any) -> Any:
+            if self._is_join_window():
+                return self._spanned(self._parse_join_window)
             return self._spanned(super()._parse_equality, *args, **kwargs)
 
         def _parse_disjunction(self, *args: Any, **kwargs: Any) -> Any:
@@ -143,10 +162,13 @@ class MatWin(DuckDB):
                 node.meta[RAW] = text
             return node
 
+        def _warn_unsupported(self) -> None:
+            """Say nothing: what is no query is refused in our own words."""
+
         def _parse_bestmatch(self) -> exp.Join | None:
             index = self._index
             side = self._prev.text.upper() if self._match_set(self.JOIN_SIDES) else None
-            self._match(TokenType.OUTER)
+            self._match(TokenType.OUTER if side else TokenType.INNER)
             if not self._match(TokenType.STRAIGHT_JOIN):
                 self._retreat(index)
                 return None
@@ -154,17 +176,43 @@ class MatWin(DuckDB):
             table = self._parse_table()
             if not self._match(TokenType.ON):
                 self.raise_error("a bestmatch join says what is near: on R.t mindist S.t")
-            terms = Terms(expressions=self._parse_csv(self._parse_bestmatch_term))
-            using = self._parse_using_identifiers() if self._match(TokenType.USING) else None
+            terms = self._parse_bestmatch_terms()
+            is_sample = self._next.text.upper() == "SAMPLE"  # using sample 10 rows
+            using = None
+            if not is_sample and self._match(TokenType.USING):
+                using = self._parse_using_identifiers()
             join = exp.Join(this=table, side=side, kind=BESTMATCH, on=terms, using=using)
             join.meta.update(start=at.start, end=at.end)
             return join
+
+        def _parse_bestmatch_terms(self) -> Terms:
+            is_wrapped = self._match(TokenType.L_PAREN)
+            terms = Terms(expressions=self._parse_csv(self._parse_bestmatch_term))
+            kind = self._curr.token_type
+            if kind in (TokenType.AND, TokenType.OR):
+                self.raise_error(
+                    "attributes are separated by commas, and conditions stand in the where "
+                    "clause: on R.t mindist S.t, R.x mindist S.x where …"
+                )
+            if kind in _COMPARED:
+                self.raise_error(
+                    "a bestmatch join is on attributes: on R.t mindist S.t; conditions stand in "
+                    "the where clause, equality keys also in using (key)"
+                )
+            if kind in _RECKONED:
+                self.raise_error(
+                    "a join attribute is a column; what is computed comes from a subquery: from "
+                    "(select t + 1 as t from R) R bestmatch join …"
+                )
+            if is_wrapped:
+                self._match_r_paren()
+            return terms
 
         def _parse_bestmatch_term(self) -> Term | None:
             left = self._parse_column()
             if left is None:
                 self.raise_error("name a join attribute here: R.t mindist S.t")
-            word = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
+            word = self._parse_id_var(any_token=False, tokens=self.ORDER_TOKENS)
             if word is None:
                 return Term(this=left)
             if self._match(TokenType.DOT):  # on R.t S.t: no order between them
@@ -174,6 +222,12 @@ class MatWin(DuckDB):
                 return Term(this=left, expression=exp.Column(this=word))
             return Term(this=left, order=word, expression=right)
 
+        def _is_join_window(self) -> bool:
+            if self._curr.token_type != TokenType.WINDOW:
+                return False
+            is_bare = self._curr.text.upper() == "WINDOW" and self._next.token_type == TokenType.EQ
+            return is_bare or self._next.token_type == TokenType.L_PAREN
+
         def _parse_either_window(self) -> tuple[str, Any]:
             if self._next.token_type in (TokenType.EQ, TokenType.L_PAREN):
                 return WINDOWS, self._spanned(self._parse_join_windows)
@@ -181,15 +235,23 @@ class MatWin(DuckDB):
 
         def _parse_join_windows(self) -> Windows:
             alternatives = [All(expressions=[self._parse_join_window()])]
-            while self._match_set((TokenType.AND, TokenType.OR)):
+            while self._match_set((TokenType.AND, TokenType.OR)) or self._match_window_comma():
                 if self._prev.token_type == TokenType.OR:
                     alternatives.append(All(expressions=[]))
                 alternatives[-1].append("expressions", self._parse_join_window())
             return Windows(expressions=alternatives)
 
+        def _match_window_comma(self) -> bool:
+            is_one = self._curr.token_type == TokenType.COMMA
+            is_one = is_one and self._next.token_type == TokenType.WINDOW
+            return is_one and bool(self._match(TokenType.COMMA))
+
         def _parse_join_window(self) -> Window:
             if not self._match(TokenType.WINDOW):
-                self.raise_error("a window comes here: window (a, b) = '5s'")
+                self.raise_error(
+                    "a window comes here: window (a, b) = '5s'; other conditions stand in the "
+                    "where clause"
+                )
             word = self._prev
             streams = None
             if self._match(TokenType.L_PAREN):
@@ -210,7 +272,7 @@ class MatWin(DuckDB):
 class Parsed:
     """A query: its tree, its text with plain signs, and names that are to be quoted in it."""
 
-    tree: exp.Query
+    tree: Tree
     text: str
     names: tuple[tuple[Place, str], ...]
 
@@ -234,8 +296,11 @@ def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> Parsed:
         given = dialect.tokenize(plain)
         tokens = tidied(given, columns)
         _check_depth(text, tokens)
+        plain = _begun_with_from(plain, tokens)
         found = dialect.parser().parse(tokens, plain)
-    except (ParseError, TokenError) as error:
+    except TokenError:
+        raise _not_closed(text) from None
+    except ParseError as error:
         raise parse_failure(text, error) from None
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
@@ -244,7 +309,58 @@ def parsed(text: str, columns: Callable[[], Collection[str]] = tuple) -> Parsed:
     tree = _one_query(text, statements)
     for select in tree.find_all(exp.Select):
         _straighten(select, plain)
-    return Parsed(tree, plain, tuple(_corrections(given, tokens)))
+    names = [*_corrections(given, tokens), *_gathered(text, tree)]
+    return Parsed(tree, plain, tuple(names))
+
+
+def _not_closed(text: str) -> SqlError:
+    """What is wrong with a text that has no tokens: something is opened and not closed."""
+    found = open_stretch(text)
+    if found is None:
+        return SqlError("this can't be read as SQL")
+    message = f"this can't be read as SQL: the {found.kind} that begins here has no end"
+    return wrong(text, message, Place(found.start, found.start))
+
+
+def _begun_with_from(text: str, tokens: list[Token]) -> str:
+    """The text with `from t` for `table t`, which is as long."""
+    for token in tokens:
+        is_table = token.token_type == TokenType.FROM and token.end - token.start == 4
+        if is_table:
+            text = f"{text[: token.start]}from {text[token.end + 1 :]}"
+    return text
+
+
+def _gathered(text: str, tree: Tree) -> Iterator[tuple[Place, str]]:
+    """Make the windows among the conditions of a select its clause; `true` stands for them."""
+    for window in list(tree.find_all(Window)):
+        if isinstance(window.parent, All):
+            continue
+        clause = window.parent
+        while isinstance(clause, exp.And | exp.Paren):
+            clause = clause.parent
+        if not isinstance(clause, exp.Where) or clause.parent is None:
+            raise wrong(text, WINDOWS_STAND, window)
+        select = clause.parent
+        _take_out(window)
+        windows = select.args.get(WINDOWS)
+        if windows is None:
+            windows = Windows(expressions=[All(expressions=[])])
+            windows.meta[SPAN] = span_of(window)
+            select.set(WINDOWS, windows)
+        windows.expressions[0].append("expressions", window)
+        yield span_of(window), "true"
+
+
+def _take_out(node: exp.Expr) -> None:
+    """Take a condition out of those that all hold."""
+    above = node.parent
+    if isinstance(above, exp.And):
+        above.replace(above.right if above.left is node else above.left)
+    elif isinstance(above, exp.Paren):
+        _take_out(above)
+    elif above is not None:
+        above.pop()
 
 
 def _straighten(select: exp.Select, text: str) -> None:
@@ -299,15 +415,15 @@ def _check_depth(text: str, tokens: list[Any]) -> None:
             raise wrong(text, message, Place(token.start, token.end))
 
 
-def _one_query(text: str, statements: list[exp.Expr]) -> exp.Query:
+def _one_query(text: str, statements: list[exp.Expr]) -> Tree:
     if not statements:
         raise SqlError("there is no query here; write: select … from …")
     if len(statements) > 1:
-        raise wrong(text, "one query at a time; here begins another", statements[1])
+        raise wrong(text, "one query at a time; here begins another", span_of(statements[1]))
     query = statements[0]
-    while isinstance(query, exp.Subquery) and not query.alias and not query.args.get("joins"):
-        query = query.this
-    if not isinstance(query, exp.Query):
-        kind = type(query).__name__.upper()
-        raise wrong(text, f"only a select can be run here, not {kind}", query)
+    inner = query
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    if not isinstance(inner, exp.Query | exp.Values) or not isinstance(query, Tree):
+        raise not_a_query(text, span_of(query), is_expression=isinstance(query, exp.Condition))
     return query

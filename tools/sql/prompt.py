@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,30 +11,40 @@ from typing import Any
 from matwin.text import escaped
 
 from ..extras import needed
-from .catalog import Catalog
-from .complete import KEYWORDS, completions
+from .catalog import ORDERS, Catalog
+from .complete import KEYWORDS, begun_word, completions
 from .shell import Shell, is_complete
+from .statements import stretches
 
 needed("prompt_toolkit")
 
 from prompt_toolkit import PromptSession  # noqa: E402
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion  # noqa: E402
 from prompt_toolkit.document import Document  # noqa: E402
-from prompt_toolkit.filters import Condition  # noqa: E402
+from prompt_toolkit.enums import DEFAULT_BUFFER  # noqa: E402
+from prompt_toolkit.filters import has_focus, is_searching  # noqa: E402
 from prompt_toolkit.formatted_text import StyleAndTextTuples  # noqa: E402
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory  # noqa: E402
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent  # noqa: E402
 from prompt_toolkit.lexers import Lexer  # noqa: E402
 from prompt_toolkit.styles import Style  # noqa: E402
 
-WORDS = frozenset(word for phrase in KEYWORDS for word in phrase.split()) | {"mindist", "mincost"}
+WORDS = frozenset(word for phrase in KEYWORDS for word in phrase.split()) | frozenset(ORDERS) | {
+    "all", "any", "array", "bigint", "blob", "boolean", "by", "cast", "cross", "cube", "current",
+    "date", "decimal", "double", "exclude", "extract", "false", "fetch", "filter", "first", "float",
+    "following", "glob", "grouping", "ilike", "in", "int", "integer", "is", "last", "lateral",
+    "like", "map", "natural", "null", "nulls", "offset", "pivot", "positional", "preceding",
+    "range", "real", "recursive", "replace", "rollup", "row", "rows", "sample", "semi", "anti",
+    "sets", "similar", "smallint", "struct", "table", "tablesample", "text", "time", "timestamp",
+    "timestamptz", "tinyint", "true", "try_cast", "unbounded", "union", "unpivot", "uuid",
+    "values", "varchar", "within",
+}  # fmt: skip
 STYLE = Style.from_dict({
     "keyword": "ansiblue bold", "string": "ansigreen", "number": "ansicyan",
     "comment": "ansibrightblack", "command": "ansimagenta",
 })  # fmt: skip
-_TOKENS = re.compile(
-    r"(?P<comment>--.*$)|(?P<string>'[^']*'?)|(?P<number>\b\d+(?:\.\d+)?\b)|(?P<word>\w+)|(?P<rest>.)"
-)
+MENU_LINES = 8
+"""How much room there is for completions below what is typed, on a terminal of some height."""
 
 
 class Colours(Lexer):
@@ -42,20 +52,24 @@ class Colours(Lexer):
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         """The colours of each line."""
-        return lambda number: coloured(document.lines[number])
+        lines = coloured(document.text)
+        return lambda number: lines[number] if number < len(lines) else []
 
 
-def coloured(line: str) -> StyleAndTextTuples:
-    """A line in pieces, each with its colour."""
-    if line.startswith("."):
-        return [("class:command", line)]
-    pieces: StyleAndTextTuples = []
-    for found in _TOKENS.finditer(line):
-        kind = found.lastgroup
-        if kind == "word":
-            kind = "keyword" if found[0].lower() in WORDS else "rest"
-        pieces.append(("" if kind == "rest" else f"class:{kind}", found[0]))
-    return pieces
+def coloured(text: str) -> list[StyleAndTextTuples]:
+    """The lines of a text in pieces, each with its colour; a string may go over several."""
+    lines: list[StyleAndTextTuples] = [[]]
+    for one in stretches(text):
+        piece = text[one.start : one.end]
+        kind = "keyword" if one.kind == "word" and piece.lower() in WORDS else one.kind
+        style = f"class:{kind}" if kind in STYLED else ""
+        first, *others = piece.split("\n")
+        lines[-1].append((style, first))
+        lines += [[(style, other)] for other in others]
+    return lines
+
+
+STYLED = ("keyword", "string", "number", "comment", "command")
 
 
 class Words(Completer):
@@ -69,10 +83,7 @@ class Words(Completer):
     ) -> Iterable[Completion]:
         """The completions at the cursor."""
         text = document.text_before_cursor
-        begun = (
-            re.search(r"'([^']*)$", text) if text.count("'") % 2 else re.search(r"[\w.]*$", text)
-        )
-        length = 0 if begun is None else len(begun[1] if begun.re.groups else begun[0])
+        length = len(begun_word(text))
         for word, kind in completions(text, document.text, self._shell.catalog):
             yield Completion(word, start_position=-length, display_meta=kind)
 
@@ -81,7 +92,8 @@ def _keys() -> KeyBindings:
     """Enter ends a query that is complete, and begins another line of one that is not."""
     keys = KeyBindings()
 
-    @keys.add("enter", filter=Condition(lambda: True))
+    # While the history is searched, Enter takes what has been found.
+    @keys.add("enter", filter=has_focus(DEFAULT_BUFFER) & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if is_complete(buffer.text):
@@ -114,16 +126,21 @@ def _history() -> History:
 
 def prompt(catalog: Catalog, options: dict[str, Any]) -> int:
     """Take queries until somebody leaves."""
+    for name in catalog.names():
+        catalog.source(name, is_quoted=False)  # a file that is not there is told at once
     shell = Shell(catalog, options)
     session: PromptSession[str] = PromptSession(
         history=_history(), lexer=Colours(), completer=Words(shell), style=STYLE, multiline=True,
-        key_bindings=_keys(), prompt_continuation="   ...> ", complete_while_typing=True,
+        key_bindings=_keys(), prompt_continuation="   ...> ", complete_while_typing=False,
     )  # fmt: skip
-    print("MatWin SQL. A query ends with a semicolon; .help lists commands.")
+    print("MatWin SQL. A query ends with a semicolon; Tab completes, .help lists commands.")
     names = ", ".join(map(escaped, sorted(catalog.names())))
     if names:
         print(f"tables: {names}")
     while not shell.is_done:
+        # A terminal of a few lines has none for a menu, and would show nothing else.
+        lines = shutil.get_terminal_size().lines
+        session.reserve_space_for_menu = max(0, min(MENU_LINES, lines - 4))
         try:
             shell.take(session.prompt("matwin> "))
         except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from .dialect import parsed
 from .explain import explained
 from .nodes import Plan
 from .planner import Planner
+from .refusals import refuse
 from .run import Runner, result_schema
 
 
@@ -25,7 +26,9 @@ def planned(text: str, catalog: Catalog) -> Plan:
     """The plan of a query; no row is read."""
     if not isinstance(text, str):
         raise InputError(f"the query is a {type(text).__name__}; give text")
-    return Planner(parsed(text, catalog.columns), catalog, text).plan()
+    query = parsed(text, catalog.columns)
+    refuse(query, text)
+    return Planner(query, catalog, text).plan()
 
 
 def run(text: str, catalog: Catalog, options: JoinOptions | None = None) -> Result:

@@ -1,18 +1,21 @@
 """What the prompt understands: queries, and commands that begin with a point.
 
-    line ──▶ Shell.take ──▶ a query, run and shown
+    text ──▶ Shell.take ──▶ queries, run and shown one after the other
                        └──▶ .tables .schema .explain .timer .mode .trace .load .help .quit
 
-The shell knows no terminal: text comes in, text goes out, and `prompt.py` does the rest.
+The shell knows no terminal: text comes in, text goes out, and `prompt.py` does the rest.  Whatever
+goes wrong in a query is told, and the next one is taken; Ctrl-C drops those that wait.
 """
 
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TextIO
 
 from matwin.hints import did_you_mean
@@ -24,21 +27,29 @@ from matwin.text import escaped
 from ..progress import Progress
 from ..signals import Signals
 from .catalog import Catalog
-from .command import inputs_of
+from .command import counted_rows, inputs_of
+from .complete import MODES
 from .explain import explained
+from .run import joins_of
 from .session import planned, started
+from .statements import Statement, is_whole, statements
 
-MODES = ("table", "csv", "tsv", "jsonl")
+MODE_NAMES = {
+    "json": "jsonl", "ndjson": "jsonl", "box": "table", "duckbox": "table", "column": "table",
+    "md": "markdown", "tabs": "tsv",
+}  # fmt: skip
+"""What modes are called at other prompts."""
 ROWS_SHOWN = 40
+NO_TABLES = "no tables; .load NAME FILE, or from 'file.parquet'"
 HELP = """\
-A query ends with a semicolon; Enter before that begins another line.
-  .tables             tables that have a name
+A query ends with a semicolon; Enter before that begins another line.  Tab completes.
+  .tables [PART]      tables that have a name, or this in their name
   .schema [TABLE]     columns and types, of a table or of all; a file in quotes is a table too
   .load NAME FILE     give a file or a glob a name
   .explain [on|off]   show plans and run nothing, or run again; .explain QUERY shows one plan
   .timer [on|off]     say how long each query took
-  .mode MODE          how rows are shown: table, csv, tsv or jsonl
-  .trace FILE|off     write what happens to each page of the joins, for `matwin trace`
+  .mode MODE          how rows are shown: table, csv, tsv, jsonl, markdown or line
+  .trace [FILE|off]   write what happens to each page of the joins, for `matwin trace`
   .help               this
   .quit               leave; so does Ctrl-D
 Ctrl-C drops the line, or stops the query that runs."""
@@ -57,21 +68,30 @@ class Shell:
     is_done: bool = False
 
     def take(self, text: str) -> None:
-        """Do what a line or a query asks; what is wrong is told, and the prompt goes on."""
-        text = text.strip()
-        if not text.strip(";").strip():
-            return
+        """Do what a text asks, one statement after the other; what is wrong is told."""
+        bare = _bare_word(text)
+        given = [Statement(bare, True, True)] if bare else statements(text)
+        for one in given:
+            if self.is_done or not self._took(one):
+                break
+
+    def _took(self, one: Statement) -> bool:
+        """Do one statement; False if it was stopped, and what comes after it is not wanted."""
+        signals = Signals()
         try:
-            if text.startswith("."):
-                self._command(text)
-            else:
-                self._query(text, explain=self.explains)
-        except MatwinError as error:
-            self._say(f"error: {escaped_lines(str(error))}")
-        except OSError as error:
-            self._say(f"error: {error}")
-        except KeyboardInterrupt:
-            self._say("stopped")
+            with signals:
+                if one.is_command:
+                    self._command(one.text.strip())
+                else:
+                    self._query(one.text, explain=self.explains)
+        except (Exception, KeyboardInterrupt) as error:
+            # What a signal breaks off may fail in its own way, DuckDB with several.
+            if isinstance(error, KeyboardInterrupt) or signals.number:
+                self._say("stopped")
+                self.is_done = signals.number not in (0, signal.SIGINT)
+                return False
+            self._say(f"error: {_told(error)}")
+        return True
 
     def _say(self, text: str) -> None:
         print(text, file=self.out, flush=True)
@@ -80,20 +100,29 @@ class Shell:
 
     def _query(self, text: str, *, explain: bool) -> None:
         begun = time.perf_counter()
-        with Signals():
-            plan = planned(text, self.catalog)
-            if explain:
-                self._say(explained(plan))
-                return
-            if self.options.get("trace"):
-                check_outputs({".trace": self.options["trace"]}, inputs_of(plan), overwrite=True)
-            with Progress() as progress:
-                given: Any = {**self.options, "progress": progress.callback}
-                result = started(plan, given)
-                rows = write(result, None, format=self.mode, max_rows_shown=ROWS_SHOWN)
-        taken = f" in {time.perf_counter() - begun:.3f} s" if self.is_timed else ""
-        if self.mode == "table" or self.is_timed:
-            self._say(f"{rows:,} row{'s' if rows != 1 else ''}{taken}")
+        plan = planned(text, self.catalog)
+        if explain:
+            self._say(explained(plan))
+            return
+        if self.options.get("trace"):
+            check_outputs({".trace": self.options["trace"]}, inputs_of(plan), overwrite=True)
+        # Rows that stream over the terminal leave no line for a bar.
+        with Progress(is_wanted=self.mode == "table") as progress:
+            given: Any = {**self.options, "progress": progress.callback}
+            found = progress.until_read(started(plan, given))
+            rows = write(found, None, format=self.mode, max_rows_shown=ROWS_SHOWN)
+        self._tell(rows, time.perf_counter() - begun)
+        if self.options.get("trace") and not any(joins_of(plan)):
+            self._say("no trace: the query has no join of MatWin's")
+
+    def _tell(self, rows: int, seconds: float) -> None:
+        """How many rows there were, unless an empty table has said so, and how long it took."""
+        is_counted = bool(rows) or self.mode != "table"
+        words = [counted_rows(rows)] if is_counted else []
+        if self.is_timed:
+            words.append(f"in {seconds:.3f} s")
+        if words and (self.mode == "table" or self.is_timed):
+            self._say(" ".join(words))
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────
 
@@ -110,13 +139,15 @@ class Shell:
         commands[name.lower()](rest.strip())
 
     def _tables(self, rest: str) -> None:
-        names = sorted(self.catalog.names())
-        self._say(
-            "\n".join(map(escaped, names)) or "no tables; .load NAME FILE, or from 'file.parquet'"
-        )
+        wanted = rest.strip("'\"%*").lower()
+        names = [name for name in sorted(self.catalog.names()) if wanted in name.lower()]
+        none = f"no table has {wanted!r} in its name" if wanted else NO_TABLES
+        self._say("\n".join(map(escaped, names)) or none)
 
     def _schema(self, rest: str) -> None:
         names = [rest.strip("'\"")] if rest else sorted(self.catalog.names())
+        if not names:
+            self._say(NO_TABLES)
         for name in names:
             source = self.catalog.source(name, is_quoted=True)
             if source is None:
@@ -127,38 +158,53 @@ class Shell:
                 self._say(f"  {escaped(one.name)}  {one.type}")
 
     def _load(self, rest: str) -> None:
-        words = shlex.split(rest)
+        try:
+            words = shlex.split(rest)
+        except ValueError as error:  # a quote that nobody closes
+            raise InputError(f"write .load NAME FILE: {str(error).lower()}") from None
         if len(words) != 2:
             raise InputError("write .load NAME FILE")
         name, path = words
-        before = dict(self.catalog.given)
-        self.catalog = Catalog({**before, name: path}, self.catalog.scope)
-        self.catalog.source(name, is_quoted=False)
+        loaded = Catalog({**self.catalog.given, name: path}, self.catalog.scope)
+        loaded.source(name, is_quoted=False)  # a file that can't be read gets no name
+        self.catalog = loaded
 
     def _explain(self, rest: str) -> None:
-        if rest.lower() in ("", "on", "off"):
-            self.explains = rest.lower() != "off" if rest else not self.explains
-            self._say(f"explain {'on' if self.explains else 'off'}")
-        else:
+        if len(rest.split()) > 1:
             self._query(rest, explain=True)
+            return
+        self.explains = self._switched("explain", rest, self.explains, ", or .explain QUERY")
+        self._say(f"explain {'on' if self.explains else 'off'}")
 
     def _timer(self, rest: str) -> None:
-        self.is_timed = rest.lower() != "off" if rest else not self.is_timed
+        self.is_timed = self._switched("timer", rest, self.is_timed)
         self._say(f"timer {'on' if self.is_timed else 'off'}")
 
+    def _switched(self, command: str, rest: str, is_on: bool, more: str = "") -> bool:
+        """What on, off or nothing makes of a switch."""
+        states = {"": not is_on, "on": True, "off": False}
+        if rest.lower() not in states:
+            raise InputError(f"write .{command} on or .{command} off{more}, not {rest!r}")
+        return states[rest.lower()]
+
     def _mode(self, rest: str) -> None:
-        if rest and rest not in MODES:
-            raise InputError(f"{rest!r} is no mode; there are {', '.join(MODES)}")
-        self.mode = format_of(None, rest or self.mode)
+        mode = MODE_NAMES.get(rest.lower(), rest.lower())
+        if rest and mode not in MODES:
+            near = did_you_mean(mode, MODES)
+            raise InputError(f"{rest!r} is no mode{near}; there are {', '.join(MODES)}")
+        self.mode = format_of(None, mode or self.mode)
         self._say(f"mode {self.mode}")
 
     def _trace(self, rest: str) -> None:
-        if rest in ("", "off"):
+        if rest.lower() == "off":
             self.options.pop("trace", None)
-            self._say("trace off")
-        else:
-            self.options["trace"] = rest.strip("'\"")
-            self._say(f"trace to {escaped(self.options['trace'])}")
+        elif rest:
+            path = rest.strip("'\"")
+            if not Path(path).absolute().parent.is_dir():
+                raise InputError(f"there is no folder {str(Path(path).parent)!r} for the trace")
+            self.options["trace"] = path
+        file = self.options.get("trace")
+        self._say(f"trace to {escaped(file)}" if file else "trace off")
 
     def _help(self, rest: str) -> None:
         self._say(HELP)
@@ -167,12 +213,27 @@ class Shell:
         self.is_done = True
 
 
+def _told(error: Exception) -> str:
+    """What went wrong, for somebody at a prompt."""
+    if isinstance(error, MatwinError | OSError | MemoryError):
+        return escaped_lines(str(error)) or "there is not enough memory"
+    return (
+        f"{type(error).__name__}: {escaped_lines(str(error))}\nThis is a fault of MatWin, not of "
+        "your query; `matwin sql -c QUERY` shows where it lies."
+    )
+
+
 def escaped_lines(text: str) -> str:
     """A message of several lines without signs that would move a terminal's cursor."""
     return "\n".join(escaped(line) for line in text.split("\n"))
 
 
+def _bare_word(text: str) -> str:
+    """The command that is meant by a word which other prompts take without a point."""
+    word = text.strip().rstrip(";").strip().lower()
+    return f".{word}" if word in ("help", "quit", "exit") else ""
+
+
 def is_complete(text: str) -> bool:
     """Whether Enter ends what has been typed."""
-    stripped = text.strip()
-    return not stripped or stripped.startswith(".") or stripped.endswith(";")
+    return is_whole(text) or bool(_bare_word(text))

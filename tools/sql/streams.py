@@ -12,7 +12,7 @@ The function's own name says where events come from in the paper; here the sourc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 
 from .amounts import UNITS, shown_number, shown_time
-from .errors import wrong
+from .errors import Place, place_of, wrong
 
 _EVERY = re.compile(
     r"\s*cut\s+on\s+(?P<column>\"[^\"]+\"|[\w#$-]+)\s+by\s+"
@@ -57,6 +57,13 @@ class StreamSpec:
     block: bool
     keep: int
     """How many chunks each epoch sees: the last so many."""
+    text: str = field(default="", compare=False, repr=False)
+    at: Place | None = field(default=None, compare=False, repr=False)
+    """The query, and where the cut stands in it, for messages."""
+
+    def wrong(self, message: str) -> InputError:
+        """The error that says `message` of the cut."""
+        return wrong(self.text, message, self.at)
 
     @property
     def shown(self) -> str:
@@ -74,16 +81,17 @@ class StreamSpec:
         if self.column is None:
             return self
         names = {name.lower(): name for name in schema.names}
-        name = names.get(self.column.lower())
+        column = self.column.lower()
+        name = names.get(column, names.get(column.strip("$")))  # $ts$ as LaTeX has it
         if name is None:
             near = did_you_mean(self.column, schema.names)
-            raise InputError(
+            raise self.wrong(
                 f"{self.source} has no column {self.column!r} to cut on{near}; it has "
                 f"{listed(schema.names)}"
             )
         kind = plain_type(schema.field(name).type)
         if self.kind == "every" and not is_numeric(kind):
-            raise InputError(f"{self.source}: {name!r} is {kind}; cut on a number or a time")
+            raise self.wrong(f"{self.source}: {name!r} is {kind}; cut on a number or a time")
         is_number = self.is_time and not pa.types.is_temporal(kind)
         width = self.width / UNITS["second"] if is_number else self.width
         return replace(self, column=name, width=width, is_time=self.is_time and not is_number)
@@ -104,7 +112,8 @@ def stream_spec(text: str, function: exp.Func) -> StreamSpec | None:
     source, is_quoted = _source(text, given[0])
     kind, column, width, is_time = _cut(text, given, name, function)
     block, keep = _kept(text, given)
-    return StreamSpec(source, is_quoted, kind, column, width, is_time, block, keep)
+    at = place_of(given[1])
+    return StreamSpec(source, is_quoted, kind, column, width, is_time, block, keep, text, at)
 
 
 def _source(text: str, node: exp.Expr) -> tuple[str, bool]:

@@ -32,7 +32,7 @@ from .amounts import Amount, Range, amount_of, tolerance
 from .catalog import Catalog
 from .conditions import Condition, compared_as, is_alike, is_comparable, is_plain_key
 from .dialect import Window, Windows
-from .errors import wrong
+from .errors import place_of, wrong
 from .names import Scope
 from .nodes import Attribute
 from .recognise import Ref
@@ -210,7 +210,7 @@ class WindowChooser:
             )
             raise wrong(self.text, message, node)
         message = "a window's length is a text such as '5s', an interval or a number"
-        raise wrong(self.text, message, node)
+        raise wrong(self.text, message, one if place_of(node) is None else node)
 
     def _time(self, alias: str) -> str:
         """The column that holds a stream's time."""
