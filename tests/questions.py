@@ -253,7 +253,9 @@ def plain_values(column: pa.ChunkedArray) -> list[Any]:
         column = column.cast(pa.int32())
     elif pa.types.is_temporal(data_type):
         column = column.cast(pa.int64())
-    return [_plain(value) for value in column.to_pylist()]
+    values = column.to_pylist()
+    is_plain = not pa.types.is_floating(data_type) and not pa.types.is_nested(data_type)
+    return values if is_plain else [_plain(value) for value in values]
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

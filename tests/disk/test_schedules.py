@@ -52,7 +52,7 @@ LAYOUTS = {
     "all meet, two attributes": ({"t": 20_000, "x": 0.5}, 1, 64 * PAGE, "slab"),
     "all meet, one attribute": ({"t": 20_000}, 1, 64 * PAGE, "slab"),
     "narrow": ({"t": 50, "x": 50.0}, 1, 64 * PAGE, "slab"),
-    "many ties": ({"t": 400}, 200, 64 * PAGE, "slab"),
+    "many ties": ({"t": 100}, 50, 64 * PAGE, "slab"),
     "sorted as a whole": ({"t": 6_000, "x": 1.0}, 1, 48 * PAGE, "standard"),
 }
 
