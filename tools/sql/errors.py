@@ -22,7 +22,7 @@ from matwin.text import width_of
 
 from .statements import stretches
 
-WIDTH_MAX = 120
+WIDTH_MAX = 76
 """A line is cut to about so many characters around the place."""
 
 
