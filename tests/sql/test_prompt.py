@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
@@ -99,6 +100,21 @@ def test_tab_completes_tables_and_columns(terminal: pexpect.spawn) -> None:
     terminal.expect("3 rows")
     terminal.sendline(".quit")
     terminal.expect(pexpect.EOF)
+
+
+def test_a_terminal_of_a_few_lines(folder: Path) -> None:
+    environment = {**os.environ, "TERM": "xterm", "MATWIN_HISTORY": str(folder / "history"),
+                   "PROMPT_TOOLKIT_NO_CPR": "1"}  # fmt: skip
+    code = "import sys; from matwin.tools.cli import main; sys.exit(main(sys.argv[1:]))"
+    child = pexpect.spawn(
+        sys.executable, ["-c", code, "sql"], cwd=str(folder), env=environment, timeout=20,
+        encoding="utf-8", dimensions=(6, 80),
+    )  # fmt: skip
+    child.expect("matwin>")
+    child.send("select 7 as seven;\r")
+    child.expect("1 row")
+    assert "too small" not in child.before
+    child.close(force=True)
 
 
 def test_searching_pasting_and_going_on(terminal: pexpect.spawn) -> None:
@@ -276,6 +292,13 @@ def test_statements_keep_their_places(capsys: pytest.CaptureFixture[str], folder
     found = capsys.readouterr()
     assert found.out == '"a"\n1\n"b"\n2\n'
     assert "line 3, column 25: " in found.err
+
+
+def test_the_summary_of_a_query_without_a_join(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sql", "-c", "select 1 as a"]) == 0
+    assert capsys.readouterr().err.startswith("out    1 row in ")
+    assert cli.main(["sql", "--json", "-c", "select 1 as a"]) == 0
+    assert json.loads(capsys.readouterr().err)["is_done"] is True
 
 
 @pytest.mark.parametrize(
