@@ -119,6 +119,7 @@ WRONG: list[tuple[str, str, str | None]] = [
     ("explain select 1", "not EXPLAIN; .explain at the prompt", "explain"),
     ("show tables", "not SHOW; .tables at the prompt", "show"),
     ("describe temp", "not DESCRIBE; .schema at the prompt", "describe"),
+    ("summarize temp", "in a query it is from (summarize a)", "summarize"),
     ("select;", "name what is selected", "select"),
     ("select * from temp where t > ?", "there are no parameters here", "t > ?"),
     ("select $1 from temp", "there are no parameters here", "$1"),

@@ -111,6 +111,9 @@ ELSEWHERE = {
     "copy": "-o FILE and result.write(FILE) write rows",
     "create": "a query in the place of a table is written as with a as (select …)",
     "install": "files are read as they are: from 'data.parquet'",
+    "pivot": "in a query it is from (pivot a on k in (1, 2) using sum(v))",
+    "unpivot": "in a query it is from (unpivot a on v, w)",
+    "summarize": "in a query it is from (summarize a)",
     "load": ".load NAME FILE at the prompt gives a file a name",
 }
 """Where to find what another statement is for."""
