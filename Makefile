@@ -29,7 +29,7 @@ demo: env-demo ## See it work: a year of flights and the weather before each
 
 test: env-dev ## Run the tests (ARGS="-k pool" to pass options to pytest)
 	$(if $(ARGS),,$(BIN)/matwin warm)
-	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadgroup $(ARGS)
 
 campaign: env-dev ## Run the proofs in their long form and print their table (ARGS="-k kill" for some)
 	@mkdir -p build

@@ -54,6 +54,8 @@ GROUPS = {
     "tests/spark/": "spark", "tests/tools/test_join_spark.py": "spark",
     "tests/tools/test_bench_spark.py": "spark", "tests/tools/test_bench_scale.py": "spark",
     "tests/tools/test_trace_html.py": "browser",
+    # Their fixtures take longer than their tests, and every process would make its own.
+    "tests/disk/test_epoch_memory.py": "epoch memory", "tests/disk/test_schedules.py": "schedules",
 }  # fmt: skip
 
 
