@@ -7,6 +7,7 @@ joins hide a table.  The queries are drawn, because no list of them would be lon
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import suppress
 from itertools import pairwise
@@ -22,6 +23,10 @@ from hypothesis import strategies as st
 from support import campaign
 
 import matwin
+from matwin.tools.sql import engine
+from matwin.tools.sql.catalog import Catalog
+from matwin.tools.sql.run import joins_of, running
+from matwin.tools.sql.session import planned
 
 CASES = settings(max_examples=campaign(60, 10_000), deadline=None)
 
@@ -104,7 +109,20 @@ QUERIES = [
     "join q y on abs(x.t - y.t) <= 0 and x.r = y.r",
     "select a.v, b.w from a left join (select * from b where w > 1000) b on abs(a.t - b.t) <= 1",
     f"select a.v from a join c on a.t = c.t join b on {R}",
+    "select l.* from a, lateral (select a.*) l",
+    f"select q.* from a join b on {R}, lateral (select b.*) q",
+    f"select q.* from a join b on {R}, lateral (select c.* replace (c.u + a.t as u) from c "
+    "join b d on abs(c.t - d.t) <= 1 where c.k = a.k) q",
+    "with q as (select t from a) select * from (with q as (select t + 1 as t from b) "
+    "select x.t, c.u from q x join c on abs(x.t - c.t) <= 1) s",
+    "select columns('^[tk]$') from (select t, k from a) a join (select t as y from b) b on "
+    "abs(a.t - y) <= 2 natural join (select k from c) c",
+    "select columns('^[tk]$') from (select t, k from a) a natural join (select k from c) c join "
+    "(select t as y from b) b on abs(a.t - y) <= 2",
     # Tables without a name.
+    "select t from (select t from a) tablesample 100%",
+    "select a.t from ((a join b on abs(a.t - b.t) <= 2))",
+    f"select (select max(z) from (select a.t as z)) from a join b on {R}",
     "select v, count(*) from (select t, v from a) join (select t as tb from b) "
     "on abs(t - tb) <= 1 group by all",
     "select * from (select t, v from a) join b on abs(v - w) <= 1",
@@ -142,6 +160,12 @@ def same(query: str, **tables: pa.Table) -> None:
         one.lower() for one in expected.column_names
     ]
     assert bag(found) == bag(expected), query
+
+
+def test_most_of_these_joins_are_ours() -> None:
+    """Or nothing would be compared with DuckDB but DuckDB."""
+    ours = [any(joins_of(planned(one, Catalog(TABLES)))) for one in QUERIES]
+    assert sum(ours) > 0.6 * len(QUERIES)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -249,6 +273,10 @@ def test_a_mistake_in_duckdb_does_not_break_later_queries() -> None:
     with suppress(matwin.InputError):  # DuckDB 2.0 has such a mistake; a later one may not
         matwin.sql("select a.x from a asof join b on a.d >= b.d", a=lengths, b=lengths).to_arrow()
     assert matwin.sql("select 1 as one").to_arrow().to_pydict() == {"one": [1]}
+    before = engine._shared(os.getpid())
+    engine.forget_if_broken(duckdb.InternalException("INTERNAL Error: broken"))
+    assert engine._shared(os.getpid()) is not before
+    assert matwin.sql("select 1 as one").to_arrow().to_pydict() == {"one": [1]}
 
 
 def test_a_limit_of_rows_is_one_of_the_result() -> None:
@@ -266,6 +294,10 @@ def test_a_limit_of_rows_is_one_of_the_result() -> None:
         ("select nofunc(a.t) from a", "nofunc does not exist", "nofunc"),
         ("select t::nope from a", "nope does not exist", "nope"),
         ("select sum(n) from b", "argument types 'sum", "sum"),
+        (f"select a.v from a join b on {R} where nofunc(a.k)", "nofunc does not exist", "nofunc"),
+        ("select 1 from a left bestmatch join b on a.s.x mindist b.t", "a has no column", "a.s"),
+        ("select 1 from c left bestmatch join b on c.s.x mindist b.t", "a whole column", "c.s.x"),
+        ("select 1 from a join b on abs(a.t.u - b.t) <= 2", "extract field 'u'", "a.t.u"),
         ("select 'abc'::int from a", "Could not convert string 'abc'", "'abc'"),
         ("select 1 from a join b on abs(a.t - b.t) <= interval 5 minutes",
          "a.t is int64, a number without a unit of time", "abs(a.t - b.t) <= interval 5 minutes"),
@@ -281,6 +313,48 @@ def test_what_duckdb_does_not_take_is_pointed_at(query: str, said: str, below: s
     assert said in message
     assert line[carets.index("^") :].startswith(below)
     assert "__matwin" not in message
+
+
+def test_a_value_of_the_data_is_not_looked_for_in_the_query() -> None:
+    with pytest.raises(matwin.InputError, match=r"^DuckDB: Conversion Error"):
+        matwin.sql("select n || 'p', n::int as i from b order by i", **TABLES).to_arrow()
+
+
+def test_lengths_of_time_have_an_absolute_value_everywhere() -> None:
+    times = pa.table({"ts": pa.array([0, 4_000_000, 9_000_000], pa.timestamp("us")), "i": range(3)})
+    found = matwin.sql(
+        "select a.i, b.i as j, abs(a.ts - b.ts) as far from a left bestmatch join b "
+        "on a.i mincost b.i where a.i - b.i between -1 and 1 and abs(b.ts - a.ts) < interval 1 day "
+        "and (abs(a.ts - b.ts) > interval 3 seconds or a.i = 0)",
+        a=times,
+        b=times,
+    ).to_arrow()
+    pairs = zip(found["i"].to_pylist(), found["j"].to_pylist(), strict=True)
+    assert sorted(pairs) == [(0, 0), (1, 0), (2, 1)]
+
+
+def live(rows: int, step: int) -> Any:
+    batches = (
+        pa.record_batch({"t": np.arange(at, at + step), "w": np.ones(step), "n": ["x"] * step})
+        for at in range(0, rows, step)
+    )
+    return matwin.stream(batches, on="t", live=True)
+
+
+@pytest.mark.parametrize("total", ["sum(b.w)", "fsum(b.w)", "b.w.sum()", "count_star()"])
+def test_aggregates_over_live_streams_see_all_rows(total: str) -> None:
+    text = (
+        f"select {total} as x from a bestmatch join b on a.t mindist b.t where abs(a.t - b.t) < 1"
+    )
+    found = matwin.sql(text, {"memory": "32MiB"}, a=live(60_000, 2_000), b=live(60_000, 2_000))
+    assert found.to_arrow()["x"].to_pylist() == [60_000]
+
+
+def test_errors_over_live_streams_are_ours() -> None:
+    text = "select a.n::int from a bestmatch join b on a.t mindist b.t where abs(a.t - b.t) < 1"
+    with pytest.raises(matwin.InputError, match=r"^DuckDB: Conversion Error") as caught:
+        matwin.sql(text, a=live(100, 50), b=live(100, 50)).to_arrow()
+    assert "__matwin" not in str(caught.value)
 
 
 def test_a_failing_filter_is_named() -> None:
@@ -299,10 +373,6 @@ def test_files_are_called_by_their_names(tmp_path: Any, monkeypatch: pytest.Monk
 
 
 def test_joins_that_run_twice_share_the_budget() -> None:
-    from matwin.tools.sql.catalog import Catalog
-    from matwin.tools.sql.run import running
-    from matwin.tools.sql.session import planned
-
     text = (
         f"with q as (select a.t from a join b on {R}) "
         "select x.t from q x join q y on abs(x.t - y.t) <= 1"

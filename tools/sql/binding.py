@@ -13,7 +13,7 @@ unless only we could.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,6 +37,21 @@ def items_of(select: exp.Select) -> list[exp.Expr]:
 def table_of(item: exp.Expr) -> exp.Expr:
     """What is joined by an item of a from clause."""
     return item.this if isinstance(item, exp.Join) else item
+
+
+def chained(pieces: Iterable[tuple[exp.Expr, str]], quoted: Callable[[str], str]) -> str:
+    """A from clause of tables without rows: items with the names that stand for them, joined so
+    that a star has the same columns as in the query."""
+    text = ""
+    for item, named in pieces:
+        keys = ", ".join(quoted(key.name) for key in item.args.get("using") or ())
+        if not text:
+            text = f"FROM {named}"
+        elif (item.args.get("method") or "").upper() == "NATURAL":
+            text += f" NATURAL JOIN {named}"
+        else:
+            text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
+    return text
 
 
 class Binding:
@@ -137,6 +152,18 @@ class Binding:
         if found is None and not is_alias:
             self.planner.unknown.append((self.scope, column))
         return found
+
+    def whole(self, column: exp.Column) -> Ref | None:
+        """The same, but nothing where a field within the column is meant."""
+        found = self.owner(column)
+        return found if self.scope.length(column) == len(column.parts) else None
+
+    def is_outer(self, column: exp.Column) -> bool:
+        """Whether a name is of a query around this one, as far as can be told."""
+        if isinstance(column.this, exp.Star) or self.owner(column) is not None:
+            return False
+        is_alias = not column.table and column.name.lower() in self.scope.aliases
+        return not is_alias and self.row_of(column) is None and not self._is_foreign(column)
 
     def row_of(self, column: exp.Column) -> Input | None:
         """The input whose whole row a name means."""

@@ -21,6 +21,8 @@ _HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 def blamed(text: str, message: str) -> Place | None:
     """The first thing of the query that a message names; None where it names nothing of it."""
+    if "when casting from source column" in message:
+        return None  # it names a value of the data
     for found in _NAMED.finditer(message.splitlines()[0] if message else ""):
         kind, name = found.lastgroup, found[found.lastgroup or 0]
         place = _literal(text, name) if kind == "text" else _word(text, name)

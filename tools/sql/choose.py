@@ -175,6 +175,9 @@ class Chooser:
         found = self.scope.resolve(column)
         if found is None:
             raise self.scope.unknown(column)
+        if self.scope.length(column) < len(column.parts):
+            message = "a join attribute is a whole column; select the field in a subquery"
+            raise wrong(self.text, message, column)
         return found
 
     def _both(self, column: exp.Expr, left: Operand, other: str) -> Pair:

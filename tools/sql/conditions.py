@@ -25,6 +25,7 @@ from .dialect import span_of
 from .errors import Place
 from .recognise import Distance, Ref, conjuncts, distance_of
 
+Owner = Callable[[exp.Column], Ref | None]
 VOLATILE = frozenset(
     {"random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval",
      "now", "rand", "error"}
@@ -60,17 +61,18 @@ class Condition:
 
 
 def conditions_of(
-    clause: exp.Expr | None, owner: Callable[[exp.Column], Ref | None]
-) -> list[Condition]:
-    """The conditions of a clause; `owner` tells the column of an input that a name is."""
-    return [_condition(one, owner) for one in conjuncts(clause)]
+    clause: exp.Expr | None, owner: Owner, whole: Owner
+) -> list[Condition]:  # fmt: skip
+    """The conditions of a clause; `owner` tells the column of an input that a name is, `whole`
+    only where no field within it is meant."""
+    return [_condition(one, owner, whole) for one in conjuncts(clause)]
 
 
-def _condition(node: exp.Expr, owner: Callable[[exp.Column], Ref | None]) -> Condition:
+def _condition(node: exp.Expr, owner: Owner, whole: Owner) -> Condition:
     refs = [owner(column) for column in node.find_all(exp.Column)]
     known = frozenset(ref for ref in refs if ref is not None)
     is_movable = None not in refs and _is_movable(node)
-    distance = distance_of(node, owner)
+    distance = distance_of(node, whole)
     return Condition(node, span_of(node), known, distance, is_movable, None not in refs)
 
 

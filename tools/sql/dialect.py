@@ -8,7 +8,7 @@
     from stream_name(source, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) s   a table function, as it is
 
 A bestmatch join is a `Join` of kind BESTMATCH whose `on` is a list of `Term`s; the windows of a
-select are its argument `WINDOWS`.  Everything else is sqlglot's own tree, which `plan.py` takes
+select are its argument `WINDOWS`.  Everything else is sqlglot's own tree, which `selects.py` takes
 apart.  Nodes know the stretch of text that they come from (`span_of`), because what DuckDB runs is
 the user's own text with some stretches replaced: sqlglot's generator would drop the clock of
 `interval '1 day 02:00'`, and who knows what else.

@@ -10,7 +10,6 @@ the outer one has taken it into account by rendering its parts itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .errors import Place
@@ -27,16 +26,11 @@ class Edits:
         """Put `text` in the place of a stretch."""
         self.made.append((place, text))
 
-    def rendered(self, place: Place | None = None, without: Iterable[Place] = ()) -> str:
-        """The new text of a stretch; edits of exactly the places `without` are left out."""
+    def rendered(self, place: Place | None = None) -> str:
+        """The new text of a stretch."""
         start = 0 if place is None else place.start
         end = len(self.text) - 1 if place is None else place.end
-        left_out = set(without)
-        inside = [
-            (at, new)
-            for at, new in self.made
-            if at.start >= start and at.end <= end and at not in left_out
-        ]
+        inside = [(at, new) for at, new in self.made if at.start >= start and at.end <= end]
         # Widest first where two begin alike, so that the inner one is the one dropped.
         inside.sort(key=lambda edit: (edit[0].start, -edit[0].end))
         pieces, done = [], start

@@ -1,7 +1,7 @@
 """DuckDB, which runs everything around our joins: one database for the process, shut in.
 
     describe(text, {name: columns})    what columns a query has; tables without rows stand in
-    Database.open(memory)              cursors in which streams can be registered, under any name
+    cursor(), open_database(memory)    in which streams can be registered, under any name
 
 No files, no network, no extensions, no variables of Python's, no settings: `SHUT` is run before
 anything of a query's is seen, and can't be undone.  One thread: our joins have their own, and rows
@@ -66,6 +66,13 @@ def cursor() -> Any:
     """A cursor of the process's own database; a forked child has its own."""
     with _lock:
         return _shared(os.getpid())[0].cursor()
+
+
+@lru_cache(maxsize=1)
+def aggregates() -> frozenset[str]:
+    """The names of DuckDB's functions that see several rows."""
+    text = "SELECT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    return frozenset(name for (name,) in cursor().sql(text).fetchall())
 
 
 def forget_if_broken(error: Exception) -> None:

@@ -2,7 +2,7 @@
 
 A column whose name stands nowhere in the query is needed only by a star.  That is coarse, and never
 too little: it needs no understanding of what DuckDB makes of a name.  For tables that we join,
-`planner.py` knows it exactly.
+`selects.py` knows it exactly.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def takes_all(select: exp.Expr, alias: str) -> bool:
         return True
     if any(one.args.get("pivots") or _renames(one) for one in select.find_all(exp.Table)):
         return True
-    for projection in select.expressions:
-        for star in projection.find_all(exp.Star):
-            if not isinstance(star.parent, exp.Count):
-                table = star.parent.table if isinstance(star.parent, exp.Column) else ""
-                if not table or table.lower() == alias.lower():
-                    return True
+    for star in select.find_all(exp.Star):
+        table = star.parent.table if isinstance(star.parent, exp.Column) else ""
+        if table.lower() == alias.lower() and table:
+            return True
+        is_own = star.find_ancestor(exp.Select) is select
+        if not table and is_own and not isinstance(star.parent, exp.Count):
+            return True
     wholes = (one for one in select.find_all(exp.Column) if not one.table)
     has_columns = bool(select.find(exp.Columns))
     return has_columns or any(one.name.lower() == alias.lower() for one in wholes)

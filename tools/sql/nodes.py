@@ -132,7 +132,8 @@ Part = Scan | Derived | Best | Near | Asof | Windowed
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of a condition: "tolerance", "key", "before", "below", "after" or "join"."""
+    """What became of a condition, "tolerance", "key", "predicate", "below" or "after", or what is
+    left to DuckDB, "duckdb", and why."""
 
     what: str
     text: str

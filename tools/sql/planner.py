@@ -30,6 +30,7 @@ from .catalog import Catalog
 from .conditions import is_steady
 from .dialect import BESTMATCH, Parsed, span_of
 from .edits import Edits
+from .engine import ABS, aggregates
 from .errors import Place, place_of, wrong
 from .methods import straighten_methods
 from .names import Input, Scope
@@ -59,8 +60,9 @@ class Planner:
             self.naming.replace(place, new)
         self.parts: dict[str, Part] = {}
         self.stand_ins: dict[str, pa.Schema] = {}
+        """Tables without rows, which tell names and types."""
         self.labels: dict[str, str] = {}
-        """Tables without rows that tell names and types, and what the query calls them."""
+        """What the query calls them."""
         self.scans: dict[int, str] = {}
         """The part that each table of the query is, by the table's node."""
         self.notes: list[Note] = []
@@ -112,19 +114,13 @@ class Planner:
         for select in self.tree.find_all(exp.Select):
             count = 0
             for item in map(table_of, items_of(select)):
-                is_query = isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query)
-                if (
-                    item.alias
-                    or item.args.get("pivots")
-                    or not (is_query or isinstance(item, exp.Values))
-                ):
+                if item.alias or not _is_query(item):
                     continue
                 count += 1
                 name = "unnamed_subquery" + (str(count) if count > 1 else "")
                 self._unnamed[id(item)] = name
                 end = span_of(item).end
-                for edits in (self.edits, self.naming):
-                    edits.replace(Place(end, end), f") AS {self.target.quoted(name)}")
+                self.edits.replace(Place(end, end), f") AS {self.target.quoted(name)}")
 
     def alias_of(self, item: exp.Expr) -> str:
         """What the query calls an item of a from clause."""
@@ -172,8 +168,8 @@ class Planner:
                 continue
             for alias in (self.target.quoted(label), label):
                 name = re.sub(rf"\b{ours} AS {re.escape(alias)}(?!\w)", ours, name)
-            name = name.replace(ours, label)
-        return name
+            name = re.sub(rf"\b{ours}\b", label.replace("\\", r"\\"), name)
+        return name.replace(f"{ABS}(", "abs(")
 
     def refused(self, error: Exception) -> Exception:
         """What DuckDB has against the query, at its place if that can be found."""
@@ -200,7 +196,11 @@ class Planner:
         whole = ("group", "having", "qualify", "distinct", "order", "limit", "offset", "sample")
         if any(tree.args.get(one) for one in whole) or tree.args.get("with_"):
             return False
-        return not tree.find(exp.AggFunc, exp.Window, exp.Unnest)
+        if tree.find(exp.AggFunc, exp.Window, exp.Unnest) or not self.target.names_result:
+            return False
+        # sqlglot does not know all of DuckDB's aggregates, nor those that are called as methods.
+        called = {name.lower() for name in re.findall(r"(\w+)\s*\(", self.text)}
+        return not called & aggregates()
 
     def _used(self, text: str) -> Iterator[tuple[str, Part]]:
         """The parts that a text names, and those that they are made of."""
@@ -341,7 +341,10 @@ class Planner:
 
     def with_clause(self, node: exp.Expr) -> str:
         """The with clause that a text taken from this node needs."""
-        ctes = self.visible(node)
+        nearest: dict[str, exp.CTE] = {}
+        for one in self.visible(node):
+            nearest.setdefault(one.alias.lower(), one)
+        ctes = list(nearest.values())
         if not ctes:
             return ""
         is_recursive = any(one.parent and one.parent.args.get("recursive") for one in ctes)
@@ -359,8 +362,8 @@ class Planner:
     def _input(self, item: exp.Expr) -> Input | None:
         if isinstance(item, exp.Table) and item.args.get("joins"):
             return None  # a join b join c on … on …: joined before it is joined
-        if isinstance(item, exp.Subquery) and item.args.get("pivots"):
-            return None
+        if isinstance(item, exp.Subquery) and not item.alias and id(item) not in self._unnamed:
+            return None  # joins in brackets, or with a pivot or a sample behind them
         alias = self.alias_of(item)
         scan = self.parts.get(self.scans.get(id(item), ""))
         has_columns = bool(item.args.get("alias") and item.args["alias"].args.get("columns"))
@@ -377,10 +380,13 @@ class Planner:
 
 def _is_query(item: exp.Expr) -> bool:
     """Whether an item of a from clause is a query in brackets, and nothing else."""
-    if isinstance(item, exp.Values):
-        return True
-    is_query = isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query)
-    return is_query and not item.args.get("pivots")
+    if item.args.get("pivots") or item.args.get("sample"):
+        return False
+    inner = item
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    is_bracketed = isinstance(item, exp.Subquery) and isinstance(inner, exp.Query)
+    return is_bracketed or isinstance(item, exp.Values)
 
 
 def _named_place(table: exp.Table) -> Place:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from .binding import table_of
+from .binding import chained, table_of
 from .dialect import SPAN, WINDOWS, span_of
 from .errors import Place, place_of, wrong
 from .names import Input
@@ -49,7 +49,8 @@ class Rewriter:
         for one in self.where:
             if not one.is_after:
                 planner.edits.replace(one.place, "true")
-                planner.naming.replace(one.place, "true")
+                if one.outcome != "below":  # which DuckDB is to judge before anything runs
+                    planner.naming.replace(one.place, "true")
         windows = select.args.get(WINDOWS)
         if windows is not None:
             planner.edits.replace(span_of(windows), "")
@@ -172,23 +173,15 @@ class Rewriter:
             if id(item) not in taken:
                 if self._is_prefix():
                     break
-                pieces.append(("", planner.naming.rendered(span_of(table_of(item)))))
+                table = table_of(item)
+                pieces.append((table, planner.naming.rendered(span_of(table))))
             elif one is not None and item.args.get("kind") not in ("SEMI", "ANTI"):
                 stand_in = planner.new_name()
                 planner.stand_ins[stand_in] = one.schema
                 planner.labels[stand_in] = one.alias
                 named = f"{stand_in} AS {planner.target.quoted(one.alias)}"
-                using = item.args.get("using") or ()
-                keys = ", ".join(planner.target.quoted(key.name) for key in using)
-                keys = "NATURAL" if item.args.get("method") == "NATURAL" else keys
-                pieces.append((keys, named))
-        text = f"FROM {pieces[0][1]}"
-        for keys, named in pieces[1:]:
-            if keys == "NATURAL":
-                text += f" NATURAL JOIN {named}"
-            else:
-                text += f" JOIN {named} USING ({keys})" if keys else f" CROSS JOIN {named}"
-        return text
+                pieces.append((item, named))
+        return chained(pieces, planner.target.quoted)
 
     def _others(self) -> str:
         """Tables that stood among those that we join."""

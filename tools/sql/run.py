@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,16 +165,15 @@ class Runner:
 
     def _by_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ((name, part),) = self.plan.parts.items()
-        asked = self._cursor()
-        for batch in self.batches(part):
-            asked.register(name, pa.Table.from_batches([batch]))
-            for made in asked.sql(self.plan.sql).to_arrow_table().to_batches():
-                yield fitted(made, schema)
+        with self._asked() as asked:
+            for batch in self.batches(part):
+                asked.register(name, pa.Table.from_batches([batch]))
+                for made in asked.sql(self.plan.sql).to_arrow_table().to_batches():
+                    yield fitted(made, schema)
 
     def duckdb(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a query of DuckDB's, a batch at a time."""
-        asked = self._cursor()
-        try:
+        with self._asked() as asked:
             for name, part in self.plan.parts.items():
                 if name in sql:
                     asked.register(name, Reopened(self, part))
@@ -184,14 +184,21 @@ class Runner:
                         yield fitted(batch, schema)
             finally:
                 reader.close()
+
+    @contextmanager
+    def _asked(self) -> Iterator[Any]:
+        """A cursor, whose errors are told as ours."""
+        asked = self._cursor()
+        try:
+            yield asked
         except MatwinError:
             raise
         except Exception as error:
-            raise self._meant(error) from error
+            raise self._cause(error) from error
         finally:
             asked.close()
 
-    def _meant(self, error: Exception) -> BaseException:
+    def _cause(self, error: Exception) -> BaseException:
         """Our own error, where DuckDB only tells that reading failed."""
         if self.failures:
             return self.failures[-1]

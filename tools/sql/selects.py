@@ -26,7 +26,7 @@ from .emit import Emitter
 from .errors import Place, wrong
 from .names import Declined, Input, Scope
 from .nodes import Note, Scan
-from .recognise import Distance, Ref
+from .recognise import Ref
 from .rewrite import Rewriter, is_left_out, is_of_star, left_out_of, star_of
 from .spread import Spread
 from .tree import Branch, Leaf, Operand
@@ -89,7 +89,9 @@ class SelectPlanner:
         self.names = Binding(self.planner, self.select)
         windows = self.select.args.get(WINDOWS)
         clause = self.select.args.get("where")
-        self.where = conditions_of(clause.this if clause else None, self.names.owner)
+        self.where = conditions_of(
+            clause.this if clause else None, self.names.owner, self.names.whole
+        )
         chosen = self._windowed(windows) if windows else self._chain()
         self._edit_lengths()
         if isinstance(chosen.operand, Leaf):
@@ -112,6 +114,7 @@ class SelectPlanner:
         """Decline what would not mean the same."""
         if self.planner.has_numbers:
             raise Declined("a column is named by its number", self.select)
+        self._check_outer()
         for one in chosen.residue:
             if one.is_after and not one.is_own:
                 raise Declined("a join's condition speaks of an outer query", one.node)
@@ -119,6 +122,20 @@ class SelectPlanner:
             for cte in self.planner.volatile_ctes(leaf.items):
                 why = f"{cte.alias} is read several times and has other rows each time"
                 raise Declined(why, cte)
+
+    def _check_outer(self) -> None:
+        """Decline what is written anew while a query around, or within, has yet to change it."""
+        for star in self.select.find_all(exp.Star):
+            column = star.parent
+            is_inner = star.find_ancestor(exp.Select) is not self.select
+            if is_inner and isinstance(column, exp.Column) and self.scope.input_of(column.table):
+                raise Declined("an inner query has a star of a table that is joined here", column)
+        for projection in self.select.expressions:
+            star = star_of(projection)
+            if projection.find(exp.Columns) or (star is not None and star.args.get("replace")):
+                for column in projection.find_all(exp.Column):
+                    if not is_of_star(column) and self.names.is_outer(column):
+                        raise Declined("several columns with one of an outer query", column)
 
     def _is_ours(self) -> bool:
         """Whether there may be a join for us."""
@@ -202,7 +219,8 @@ class SelectPlanner:
             behind = behind or is_comma(item)
             if behind and not keeps_left(item):
                 what = "bestmatch" if item.args.get("kind") == BESTMATCH else "outer"
-                raise Declined(f"write this {what} join before the comma", item)
+                why = f"begin with this {what} join, and cross join what stands before the comma"
+                raise Declined(why, item)
             if item.args.get("method") == "POSITIONAL":
                 raise Declined("rows are joined by their position", item)
 
@@ -215,7 +233,7 @@ class SelectPlanner:
         right = Leaf([given], [join.this])
         if join.kind == BESTMATCH:
             return chooser.bestmatch(join, left, right, stays=stays), []
-        on = conditions_of(join.args.get("on"), self.names.owner)
+        on = conditions_of(join.args.get("on"), self.names.owner, self.names.whole)
         self.on += on
         made: Branch | str | None
         if join.method == "ASOF":
@@ -239,17 +257,20 @@ class SelectPlanner:
     def _edit_lengths(self) -> None:
         """Let DuckDB understand the distance of two times in conditions that are left to it."""
         planner = self.planner
-        for one in [*self.where, *self.on]:
-            if one.is_after and one.distance is not None and self._is_clock(one.distance):
-                for node in one.node.find_all(exp.Abs):
-                    place = Place(node.meta["start"], node.meta["end"])
-                    planner.edits.replace(place, planner.target.abs_name)
-                    planner.naming.replace(place, planner.target.abs_name)
+        for node in self.select.find_all(exp.Abs):
+            if self._is_length(node.this):
+                place = Place(node.meta["start"], node.meta["end"])
+                planner.edits.replace(place, planner.target.abs_name)
+                planner.naming.replace(place, planner.target.abs_name)
 
-    def _is_clock(self, distance: Distance) -> bool:
-        return any(
-            pa.types.is_timestamp(self.scope.field(ref).type)
-            for ref in (distance.left, distance.right)
+    def _is_length(self, node: exp.Expr) -> bool:
+        """Whether it is the difference of two times."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        sides = (node.this, node.expression) if isinstance(node, exp.Sub) else ()
+        refs = [self.names.whole(one) for one in sides if isinstance(one, exp.Column)]
+        return len(refs) == 2 and all(
+            ref is not None and pa.types.is_timestamp(self.scope.field(ref).type) for ref in refs
         )
 
     def _refuse_unknown(self, items: list[exp.Expr]) -> None:
@@ -286,7 +307,7 @@ class SelectPlanner:
             if isinstance(item, exp.Join):
                 self._check_plain(item)
                 if item in taken:
-                    on += conditions_of(item.args.get("on"), self.names.owner)
+                    on += conditions_of(item.args.get("on"), self.names.owner, self.names.whole)
         self.on = on
         leaves = [Leaf([one], [one.item]) for one in self.scope.inputs if one.alias in names]
         branch = chooser.branch(leaves, [*self.where, *on])

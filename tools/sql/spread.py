@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from .binding import chained
 from .dialect import SPAN, span_of
 from .edits import Edits
 from .errors import Place, place_of, wrong
@@ -102,16 +103,15 @@ class Spread:
 
     def _described(self, projection: str, types: Mapping[Ref, pa.DataType]) -> pa.Schema:
         """The columns of a projection of the tables, in which columns have these types."""
-        text, tables = f"SELECT {projection} FROM", {}
-        for number, (item, one) in enumerate(self._visible()):
+        pieces, tables = [], {}
+        for item, one in self._visible():
             name = self.planner.new_name()
             tables[name] = pa.schema(
                 [field.with_type(types.get((one.alias, field.name), field.type))
                  for field in one.schema]
             )  # fmt: skip
-            keys = ", ".join(self._quoted(key.name) for key in item.args.get("using") or ())
-            text += f" {'' if not number else 'JOIN' if keys else 'CROSS JOIN'} {name} AS "
-            text += self._quoted(one.alias) + (f" USING ({keys})" if keys else "")
+            pieces.append((item, f"{name} AS {self._quoted(one.alias)}"))
+        text = f"SELECT {projection} {chained(pieces, self._quoted)}"
         return self.planner.target.describe(text, {**self.planner.tables_in(text), **tables})
 
     # ── text ─────────────────────────────────────────────────────────────────────────────────
