@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 
 from .errors import Place
+from .statements import blanked
 
 _NAMED = re.compile(
     r'"(?P<quoted>[^"]+)"|\bname (?P<named>[\w.]+)|\'(?P<called>\w+)\(|\'(?P<text>[^\']*)\''
 )
-_HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def blamed(text: str, message: str) -> Place | None:
@@ -39,6 +39,6 @@ def _literal(text: str, content: str) -> Place | None:
 
 def _word(text: str, name: str) -> Place | None:
     """A name where it stands in the text, not within a string or a comment."""
-    plain = _HIDDEN.sub(lambda hidden: " " * len(hidden[0]), text)
+    plain = blanked(text, "string", "comment")
     found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain, re.IGNORECASE)
     return Place(found.start(), found.end() - 1) if found else None

@@ -37,11 +37,11 @@ from .names import Input, Scope
 from .needed import names_in, scan_columns
 from .nodes import Derived, Note, Part, Plan, Scan, columns_of, inner_parts
 from .selects import SelectPlanner
+from .statements import blanked
 from .streams import StreamSpec, stream_spec
 from .target import DUCKDB, PREFIX, Target
 
 _NUMBERED = re.compile(r"(?<![\w#])#\d+")
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAMES = re.compile(rf"\b{PREFIX}(?:[0-9a-f]{{8}}_)?\d+\b")
 FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
 """Table functions that read nothing; all others are refused."""
@@ -73,7 +73,9 @@ class Planner:
         """Names that no input has; an error if DuckDB does not know them either."""
         self._unnamed: dict[int, str] = {}
         """Names for the items of from clauses that have none, by their nodes."""
-        self.has_numbers = _NUMBERED.search(_QUOTED.sub("", text)) is not None
+        self.has_numbers = "#" in text and bool(
+            _NUMBERED.search(blanked(text, "string", "name", "comment"))
+        )
         """Whether columns are named by their number: ``#2``."""
 
     # ── the whole ────────────────────────────────────────────────────────────────────────────

@@ -94,6 +94,18 @@ def stretches(text: str) -> Iterator[Stretch]:
             is_begin = found.kind in ("semicolon", "command")
 
 
+def blanked(text: str, *kinds: str) -> str:
+    """The text with blanks in the place of its pieces of these kinds; nothing else moves.
+
+    >>> blanked("select 'a' -- b", "string", "comment")
+    'select         '
+    """
+    return "".join(
+        " " * (one.end - one.start) if one.kind in kinds else text[one.start : one.end]
+        for one in stretches(text)
+    )
+
+
 def statements(text: str) -> list[Statement]:
     """The statements of a text, in order.
 
