@@ -75,6 +75,10 @@ QUERIES = [
     "select u, w, -k as x from (select v as z from a) p join a on abs(p.z - a.t) <= 4 "
     "right join c r using (k) join b on abs(p.z - b.w) <= 3",
     f"select a.* exclude (l) from a join b on {R} order by t, k",
+    # A join sees what stands behind the last comma before it.
+    "select count(d.k), sum(v) from c, (select t, k from b) b semi join c e on abs(b.t - e.t) < 3 "
+    "natural join (select k, v from a) d",
+    "select a.k as n from c, a left join b using (k) where abs(c.t - a.t) <= 1",
     # Semi and anti joins hide their right side.
     f"select * from a semi join b on {R}",
     f"select t from a semi join b on {R}",

@@ -39,6 +39,12 @@ def table_of(item: exp.Expr) -> exp.Expr:
     return item.this if isinstance(item, exp.Join) else item
 
 
+def is_comma(item: exp.Expr) -> bool:
+    """Whether an item is joined by a comma."""
+    given = ("on", "using", "side", "method", "kind")
+    return isinstance(item, exp.Join) and not any(item.args.get(one) for one in given)
+
+
 def chained(pieces: Iterable[tuple[exp.Expr, str]], quoted: Callable[[str], str]) -> str:
     """A from clause of tables without rows: items with the names that stand for them, joined so
     that a star has the same columns as in the query."""
@@ -47,6 +53,8 @@ def chained(pieces: Iterable[tuple[exp.Expr, str]], quoted: Callable[[str], str]
         keys = ", ".join(quoted(key.name) for key in item.args.get("using") or ())
         if not text:
             text = f"FROM {named}"
+        elif is_comma(item):
+            text += f", {named}"
         elif (item.args.get("method") or "").upper() == "NATURAL":
             text += f" NATURAL JOIN {named}"
         else:
@@ -93,14 +101,18 @@ class Binding:
     def _merged(self) -> tuple[Merged, ...]:
         """The columns that USING and NATURAL make one of."""
         found: list[Merged] = []
+        first = 0
         for number, item in enumerate(self.items):
             right = self.inputs[number]
+            first = number if is_comma(item) else first
             is_natural = (item.args.get("method") or "").upper() == "NATURAL"
             if not (is_natural or item.args.get("using")):
                 continue
             if right is None:
                 raise Declined("the columns that USING or NATURAL merge are not known", item)
-            before = [one for one in self.inputs[:number] if one is not None and not one.is_hidden]
+            # A join sees what stands behind the last comma before it.
+            seen = self.inputs[first:number]
+            before = [one for one in seen if one is not None and not one.is_hidden]
             names = [key.name.lower() for key in item.args.get("using") or ()]
             if is_natural:
                 names = [name for name in right.names if any(name in one.names for one in before)]

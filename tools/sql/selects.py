@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from .binding import Binding, items_of
+from .binding import Binding, is_comma, items_of
 from .choose import Chooser
 from .conditions import Condition, conditions_of
 from .dialect import BESTMATCH, WINDOWS, Windows
@@ -214,15 +214,27 @@ class SelectPlanner:
     def _check_commas(self) -> None:
         """Decline where a comma stands before a join that brings rows without a partner: the join
         comes first, and `a, b right join c` has no such rows of `a`."""
-        behind = False
-        for item in self.items[1:]:
+        behind, seen = False, set[str]()
+        for item, given in zip(self.items, self.inputs, strict=True):
             behind = behind or is_comma(item)
+            seen = set() if is_comma(item) else seen
+            seen |= {given.alias} if given is not None else set()
+            if item.args.get("method") == "ASOF":
+                self._check_seen(item, seen)
             if behind and not keeps_left(item):
                 what = "bestmatch" if item.args.get("kind") == BESTMATCH else "outer"
                 why = f"begin with this {what} join, and cross join what stands before the comma"
                 raise Declined(why, item)
             if item.args.get("method") == "POSITIONAL":
                 raise Declined("rows are joined by their position", item)
+
+    def _check_seen(self, join: exp.Expr, seen: set[str]) -> None:
+        """Decline an as-of join by columns that it does not see: those before a comma."""
+        on = join.args.get("on")
+        for column in on.find_all(exp.Column) if on is not None else ():
+            ref = self.names.owner(column)
+            if ref is not None and ref[0] not in seen:
+                raise Declined("an as-of join speaks of a table before a comma", column)
 
     def _one(
         self, chooser: Chooser, join: exp.Join, left: Operand, given: Input | None, *, stays: bool
@@ -392,12 +404,6 @@ class SelectPlanner:
         for one in [*self.where, *chosen.residue]:
             text = " ".join(self.text[one.place.start : one.place.end + 1].split())
             self.planner.notes.append(Note(one.outcome or "after", text))
-
-
-def is_comma(item: exp.Expr) -> bool:
-    """Whether an item is joined by a comma."""
-    given = ("on", "using", "side", "method", "kind")
-    return not any(item.args.get(one) for one in given)
 
 
 def _is_product(item: exp.Expr) -> bool:
