@@ -131,8 +131,8 @@ class SelectPlanner:
             if is_inner and isinstance(column, exp.Column) and self.scope.input_of(column.table):
                 raise Declined("an inner query has a star of a table that is joined here", column)
         for projection in self.select.expressions:
-            star = star_of(projection)
-            if projection.find(exp.Columns) or (star is not None and star.args.get("replace")):
+            whole = star_of(projection)
+            if projection.find(exp.Columns) or (whole is not None and whole.args.get("replace")):
                 for column in projection.find_all(exp.Column):
                     if not is_of_star(column) and self.names.is_outer(column):
                         raise Declined("several columns with one of an outer query", column)
