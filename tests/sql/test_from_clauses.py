@@ -75,6 +75,10 @@ QUERIES = [
     "select u, w, -k as x from (select v as z from a) p join a on abs(p.z - a.t) <= 4 "
     "right join c r using (k) join b on abs(p.z - b.w) <= 3",
     f"select a.* exclude (l) from a join b on {R} order by t, k",
+    "select columns('t|k|v') from (select t, v from a) a right join (select t, k from b) b "
+    "using (t) left join (select t as y from c) c on abs(a.t - c.y) <= 0",
+    "select columns(a.*) from (select t, v from a) a right join (select t, k from b) b "
+    "using (t) left join (select t as y from c) c on abs(a.t - c.y) <= 0",
     # A join sees what stands behind the last comma before it.
     "select count(d.k), sum(v) from c, (select t, k from b) b semi join c e on abs(b.t - e.t) < 3 "
     "natural join (select k, v from a) d",

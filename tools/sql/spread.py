@@ -93,7 +93,15 @@ class Spread:
         except Exception:  # that it means nothing is told with the whole query
             return []
         meant = {tag: ref for ref, tag in types.items()}
-        return [meant[one.type] for one in found if one.type in meant]
+        named = [meant[one.type] for one in found if one.type in meant]
+        is_qualified = any(one.table for one in node.find_all(exp.Column))
+        return named if is_qualified else [self._shown(ref) for ref in named]
+
+    def _shown(self, ref: Ref) -> Ref:
+        """The column whose values a merged one has."""
+        merged = self.of.scope.merged_of(*ref)
+        shown = self.of.scope.input_of(merged.shown) if merged is not None else None
+        return ref if shown is None else (shown.alias, shown.names[ref[1].lower()])
 
     def _visible(self) -> list[tuple[exp.Expr, Input]]:
         """The items of the from clause whose columns can be named, and their tables."""
