@@ -10,7 +10,7 @@ with the place where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,9 +87,10 @@ class Scope:
         name = column.lower()
         return next((m for m in self.merged if m.name == name and alias in m.aliases), None)
 
-    def star(self, inputs: Iterable[Input]) -> Iterator[Ref]:
+    def star(self, inputs: Sequence[Input]) -> Iterator[Ref]:
         """The columns that a star over these inputs stands for, each merged one once."""
         done: set[Merged] = set()
+        aliases = {one.alias for one in inputs}
         for one in inputs:
             for column in one.schema.names:
                 found = self.merged_of(one.alias, column)
@@ -97,8 +98,8 @@ class Scope:
                     yield one.alias, column
                 elif found not in done:
                     done.add(found)
-                    whole = len(set(found.aliases) & {other.alias for other in inputs}) > 1
-                    shown = self.input_of(found.shown) if whole else one
+                    is_whole = len(aliases.intersection(found.aliases)) > 1
+                    shown = self.input_of(found.shown) if is_whole else one
                     assert shown is not None
                     yield shown.alias, shown.names[column.lower()]
 
@@ -116,22 +117,19 @@ class Scope:
         """The column that a name means here; None where it is nothing of these inputs.
 
         `own`: the hidden input in whose condition it stands."""
-        return self._parted(column, own)[0]
+        parts = [part.name for part in column.parts]
+        table = self.input_of(parts[0]) if len(parts) > 1 else None
+        if table is None or (table.is_hidden and table is not own):
+            return self._bare(column, parts[0], own)
+        name = table.names.get(parts[1].lower())
+        if name is None:
+            raise self._no_column(column, table, parts[1])
+        return table.alias, name
 
     def length(self, column: exp.Column) -> int:
         """How many of a name's parts name the column; the rest are fields within it."""
         table = self.input_of(column.parts[0].name) if len(column.parts) > 1 else None
         return 1 if table is None else 2
-
-    def _parted(self, column: exp.Column, own: Input | None) -> tuple[Ref | None, int]:
-        parts = [part.name for part in column.parts]
-        table = self.input_of(parts[0]) if len(parts) > 1 else None
-        if table is not None and (table is own or not table.is_hidden):
-            name = table.names.get(parts[1].lower())
-            if name is None:
-                raise self._no_column(column, table, parts[1])
-            return (table.alias, name), 2
-        return self._bare(column, parts[0], own), 1
 
     def _bare(self, column: exp.Column, name: str, own: Input | None) -> Ref | None:
         low = name.lower()
