@@ -20,7 +20,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
-from matwin.storage.arrays import arrow_or_null, as_numpy
+from matwin.storage.arrays import arrow_or_null
 from matwin.storage.columns import Int64s, is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance, in_units, shown
@@ -37,9 +37,9 @@ from .ordered import in_left_order
 from .output import BATCH_ROWS
 from .question import By, Question
 from .result import Result
-from .side import ROW
 from .sizes import bytes_at, cuts
 from .sources import two_sources
+from .ties import Ties
 
 DIRECTIONS = ("backward", "forward", "nearest")
 TIES = ("last", "first", "all")
@@ -99,6 +99,7 @@ def asof_join(
     given = options_of("asof_join", options)
     join = AsofJoin(question, ours, theirs, half_of(given) if ordered else given, row_numbers=True)
     join.latest = Latest(direction, not allow_exact_matches, ties)
+    join.ties = Ties(end=None if ties == "all" else ties, is_nearest=True)
     join.is_ordered = ordered
     keeps = ("left",) if how == "left" else ()
     found = join.run(join.directions, keeps_rejected=keeps)
@@ -183,7 +184,7 @@ class AsofJoin(Join):
                 return np.arange(first, first + len(mates)), mates
             at = np.flatnonzero(mates >= 0)
             return first + at, mates[at]
-        rows, mates = self._one_each(matched)
+        rows, mates = matched.candidates.probe, matched.candidates.base
         if keeps and len(matched.unmatched):
             rows = np.concatenate((rows, matched.unmatched))
             mates = np.concatenate((mates, np.full(len(matched.unmatched), NOBODY)))
@@ -191,24 +192,6 @@ class AsofJoin(Join):
             order = np.argsort(rows, kind="stable")
             rows, mates = rows[order], mates[order]
         return rows, mates
-
-    def _one_each(self, matched: Matched) -> tuple[Int64s, Int64s]:
-        """The matches that are kept."""
-        found, ties = matched.candidates, self.latest.ties
-        if ties == "all" or not (found.probe[1:] <= found.probe[:-1]).any():
-            return found.probe, found.base
-        numbers = as_numpy(matched.base_rows.column(ROW))[found.base]
-        # Distances of floats are rounded, so that two values may be equally far; the nearer one is
-        # nearer all the same.  Of one before and one after it is the one before.
-        theirs = self.sides["right"].order_keys(matched.base_rows)[found.base]
-        is_after = theirs > self.sides["left"].order_keys(matched.probe_rows)[found.probe]
-        nearness = np.where(is_after, theirs, ~theirs)
-        by = (numbers if ties == "first" else -numbers, nearness, is_after, found.probe)
-        order = np.lexsort(by)
-        probe = found.probe[order]
-        first = np.ones(len(probe), np.bool_)
-        first[1:] = probe[1:] != probe[:-1]
-        return probe[first], found.base[order][first]
 
     def _batch(self, matched: Matched, rows: Int64s, mates: Int64s) -> pa.RecordBatch:
         at = arrow_or_null(mates, mates < 0)

@@ -11,7 +11,7 @@ any join here does.  `Terms` are the constants of a question in the same form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from .attributes import Attribute
 from .kernels import judge as kernel
 from .question import Question
 from .side import Side
+from .ties import ALL, Ties
 
 Float64s = npt.NDArray[np.float64]
 TOP_BIT = np.uint64(1 << 63)
@@ -38,6 +39,9 @@ KINDS = {
 """The kernel's own keys by the names that measures have for them: of integers, and of floats."""
 
 
+NO_RANKS = np.empty((0, 0), np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Rows in ε-Grid-Order."""
@@ -46,6 +50,8 @@ class Block:
     order: Int64s
     ints: Int64s
     floats: Float64s
+    ranks: Int64s = field(default_factory=lambda: NO_RANKS)
+    """What says who comes first of equally good matches (`ties`), where that is asked."""
     is_flat: bool = False
     """Whether all rows are in one cell, in any order: every pair is tested."""
     pieces: Int64s | None = None
@@ -132,6 +138,7 @@ class Blocks:
     side: Side
     question: Question
     grid: Grid
+    ties: Ties = ALL
 
     def sorted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Block]:
         """The rows by their cells, and their block (see `ordered`)."""
@@ -139,7 +146,7 @@ class Blocks:
         if order is not None:
             rows = rows.take(arrow(order))
         # Of the sorted rows: a matrix sorted by rows takes twice as long as all of their columns.
-        return rows, self._all_to_be_judged(keys, *self._values(rows))
+        return rows, self._all_to_be_judged(keys, *self._values(rows), self._ranks(rows))
 
     def ordered(self, rows: pa.RecordBatch) -> tuple[Int64s | None, Block]:
         """The block of rows by their cells, and where each of them lies; None: as they are.
@@ -148,7 +155,10 @@ class Blocks:
         rows that are all to be judged.
         """
         order, keys = self._by_cells(rows)
-        return order, self._all_to_be_judged(keys, *self._values(rows, order))
+        ranks = self._ranks(rows)
+        if order is not None and len(ranks):
+            ranks = ranks[order]
+        return order, self._all_to_be_judged(keys, *self._values(rows, order), ranks)
 
     def _by_cells(self, rows: pa.RecordBatch) -> tuple[Int64s | None, list[Int64s]]:
         """The order of the rows by their cells, and these in that order."""
@@ -158,8 +168,13 @@ class Blocks:
         order = sort_order(keys) if rows.num_rows else None
         return order, keys if order is None else [key[order] for key in keys]
 
-    def _all_to_be_judged(self, keys: list[Int64s], ints: Int64s, floats: Float64s) -> Block:
-        return Block(np.column_stack(keys), np.zeros(len(ints), np.int64), ints, floats)
+    def _all_to_be_judged(
+        self, keys: list[Int64s], ints: Int64s, floats: Float64s, ranks: Int64s
+    ) -> Block:
+        return Block(np.column_stack(keys), np.zeros(len(ints), np.int64), ints, floats, ranks)
+
+    def _ranks(self, rows: pa.RecordBatch) -> Int64s:
+        return self.ties.ranks(self.side, rows) if self.ties.base_columns else NO_RANKS
 
     def order_keys(self, rows: pa.RecordBatch) -> Int64s:
         """The order attribute as order keys."""
@@ -172,14 +187,15 @@ class Blocks:
     def flat(self, rows: pa.RecordBatch, order: Int64s) -> Block:
         """The block of rows in any order."""
         ints, floats = self._values(rows)
-        return Block(np.zeros((rows.num_rows, 1), np.int64), order, ints, floats, is_flat=True)
+        cells, ranks = np.zeros((rows.num_rows, 1), np.int64), self._ranks(rows)
+        return Block(cells, order, ints, floats, ranks, is_flat=True)
 
     def _block(self, rows: pa.RecordBatch, keys: list[Int64s]) -> Block:
         cells = np.column_stack(keys[:-1])
         if self.is_one_integer:
             cells[:, -1] = keys[-1]
         ints, floats = self._values(rows)
-        return Block(cells, keys[-1], ints, floats)
+        return Block(cells, keys[-1], ints, floats, self._ranks(rows))
 
     @property
     def is_one_integer(self) -> bool:
@@ -209,7 +225,8 @@ class Blocks:
     def bytes_per_row(self) -> int:
         """What a block takes for each row."""
         numbers = sum(name is not None for name in self.side.attributes)
-        return 8 * (len(self.grid.axes) + 1 + len(self.side.keys) + numbers)
+        ranks = self.ties.base_columns
+        return 8 * (len(self.grid.axes) + 1 + len(self.side.keys) + numbers + ranks)
 
 
 def _matrix(columns: list[Any], rows: int, dtype: Any, order: Int64s | None) -> Any:

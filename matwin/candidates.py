@@ -9,7 +9,8 @@ is than that float.  Both together are exact; they are made one before anything 
 
 `Contest` decides between them: by compiled code where every order is a number, else pair by pair.
 A pair dominates another of its group when it is at least as good on every attribute and better on
-one; whoever is dominated goes.
+one; whoever is dominated goes, and so does whoever the rule for ties can't keep (`ties`).  Where
+that goes by the rows' order, pairs have ranks: the last columns of their keys.
 
 Invariant: candidates ascend by probe row, and a probe row's are complete within what was searched.
 """
@@ -29,6 +30,7 @@ from matwin.storage.errors import InputError
 from .kernels.skyline import best_of_groups, merge_best
 from .orders.base import Values
 from .question import Question
+from .ties import ALL, Ties, least_of_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,11 @@ def joined(parts: list[Candidates]) -> Candidates:
 class Contest:
     """Who stays among candidates."""
 
-    def __init__(self, question: Question, probe: str) -> None:
+    def __init__(self, question: Question, probe: str, ties: Ties = ALL) -> None:
         self._question = question
+        self.ties = ties
+        measured = [at for at, a in enumerate(question.attributes) if a.order.measure]
+        self._firsts = [measured.index(place) for place in self.ties.places]
         self._is_swapped = probe == "right"
         orders = [(at, a.order) for at, a in enumerate(question.attributes)]
         self._keys = {at: order.measure.keys() for at, order in orders if order.measure}
@@ -98,8 +103,22 @@ class Contest:
 
     @property
     def key_columns(self) -> int:
-        """How many keys a pair has."""
+        """How many keys a pair has, without its ranks."""
         return key_columns(self._question)
+
+    def ranked(self, found: Candidates, ours: Int64s, ranks: Int64s) -> Candidates:
+        """The candidates with their ranks, from order keys of probe rows and ranks of base rows."""
+        if self.ties.columns == 0:
+            return found
+        own = self.ties.of_pairs(ours[found.probe], ranks[found.base])
+        return replace(found, keys=np.column_stack((found.keys, own)))
+
+    def ranked_as(self, found: Candidates, before: Candidates) -> Candidates:
+        """The candidates with the ranks that they had before."""
+        if self.ties.columns == 0:
+            return found
+        own = before.keys[:, -self.ties.columns :]
+        return replace(found, keys=np.column_stack((found.keys, own)))
 
     def no_boxes(self) -> tuple[Values, ...]:
         """What no pairs at all have for black boxes to compare."""
@@ -160,22 +179,52 @@ class Contest:
     def best(self, found: Candidates) -> Candidates:
         """Those that nothing of their probe row dominates."""
         if self._compares:
-            return found.take(np.array(list(self._best_boxed(found)), np.int64))
-        return found.take(best_of_groups(found.probe, plain_keys(found.keys, self._refined)))
+            return self.kept(found.take(np.array(list(self._best_boxed(found)), np.int64)))
+        return self.kept(found.take(best_of_groups(found.probe, self._plain(found))))
 
     def merged(self, old: Candidates, new: Candidates) -> Candidates:
         """Two lists of best candidates as one."""
+        both = joined([old, new])
         if self._compares:
-            both = joined([old, new])
             order = np.argsort(both.probe, kind="stable")
             return self.best(both.take(order))
-        both = joined([old, new])
-        keys = plain_keys(both.keys, self._refined)
+        keys = self._plain(both)
         kept = merge_best(old.probe, keys[: len(old)], new.probe, keys[len(old) :])
-        return both.take(np.where(kept < 0, len(old) + ~kept, kept))
+        return self.kept(both.take(np.where(kept < 0, len(old) + ~kept, kept)))
+
+    def kept(self, found: Candidates) -> Candidates:
+        """Of the best candidates so far those that the rule for ties may keep."""
+        ties = self.ties
+        if ties.are_kept or not has_several(found.probe):
+            return found
+        if self._firsts:
+            keys = self._plain(found)
+            firsts = [keys[:, at] for at in self._firsts]
+            found = found.take(least_of_each([found.probe], firsts, is_one=False))
+        if ties.end is None or self._compares:  # what has no number may be as good, or neither
+            return found
+        keys = self._plain(found)
+        groups = [found.probe, *keys.T]
+        return found.take(least_of_each(groups, self._ranks(found), is_one=True))
+
+    def settled(self, found: Candidates) -> Candidates:
+        """What stays of probe rows' best candidates, now that all of them are known."""
+        if self.ties.end is None or not has_several(found.probe):
+            return found
+        keys = self._plain(found)
+        ranks = [*(keys[:, at] for at in self._firsts), *self._ranks(found)]
+        return found.take(least_of_each([found.probe], ranks, is_one=True))
+
+    def _plain(self, found: Candidates) -> Int64s:
+        """One key for each attribute that has a number, without ranks."""
+        limit = found.keys.shape[1] - self.ties.columns
+        return np.ascontiguousarray(plain_keys(found.keys[:, :limit], self._refined))
+
+    def _ranks(self, found: Candidates) -> list[Int64s]:
+        return list(found.keys[:, found.keys.shape[1] - self.ties.columns :].T)
 
     def _best_boxed(self, found: Candidates) -> Iterator[int]:
-        found = replace(found, keys=plain_keys(found.keys, self._refined))
+        found = replace(found, keys=self._plain(found))
         starts = np.flatnonzero(np.diff(found.probe, prepend=-1, append=-2))
         for start, limit in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             kept: list[int] = []
@@ -201,6 +250,11 @@ class Contest:
                 return False
             is_better = is_better or back is not True
         return is_better
+
+
+def has_several(probe: Int64s) -> bool:
+    """Whether a probe row has several candidates."""
+    return bool((probe[1:] == probe[:-1]).any())
 
 
 def refined_columns(question: Question) -> tuple[int, ...]:

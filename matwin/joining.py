@@ -41,7 +41,7 @@ from .side import ROW, SIDES, Side, own_rows
 from .sizes import bytes_at, cuts
 from .sources import Source, check_trace
 from .streams import Stream, is_live
-from .ties import Ties
+from .ties import ALL
 
 Batches = Iterable[pa.RecordBatch]
 MakeDirections = Callable[[Means], Sequence[Direction]]
@@ -66,7 +66,7 @@ class Join:
         self.output = Output(question, self.sides)
         self.is_ordered = False
         """Whether output rows have their left rows' numbers, to be put in order by them."""
-        self.ties = Ties()
+        self.ties = ALL
         """Which of several best matches stay."""
         self.is_divided = False
         """Whether rows have copies, and only some of what is found belongs to a part."""
@@ -91,7 +91,7 @@ class Join:
 
         `after` is the direction whose judged rows are this one's base.
         """
-        judge = Judge(self.question, sides or self.sides, probe, mode)
+        judge = Judge(self.question, sides or self.sides, probe, mode, self.ties)
         seen = self.question if probe == "left" else self.question.swapped()
         finality = Finality(seen.order, is_float=bool(pa.types.is_floating(seen.order.type)))
         return Direction(
@@ -117,20 +117,16 @@ class Join:
         """Every pair as an output row, and the unmatched rows where they are wanted."""
 
         def finish(matched: Matched) -> Iterable[pa.RecordBatch]:
-            found = self._kept(probe, matched)
+            found = matched.candidates
             batches: Iterable[pa.RecordBatch] = ()
-            if len(found[0]):
-                batches = self.portions(probe, matched, *found)
+            if len(found):
+                batches = self.portions(probe, matched, found.probe, found.base)
             if unmatched and len(matched.unmatched):
                 alone = self.alone(probe, matched.probe_rows, matched.unmatched)
                 batches = chain(batches, alone)
             return batches
 
         return finish
-
-    def _kept(self, probe: str, matched: Matched) -> tuple[Int64s, Int64s]:
-        base = "right" if probe == "left" else "left"
-        return self.ties.kept(self.question, matched, self.sides[probe], self.sides[base])
 
     def portions(
         self, probe: str, matched: Matched, probe_at: Int64s, base_at: Int64s

@@ -24,6 +24,7 @@ from .kernels import strips
 from .latest import Latest
 from .question import Question
 from .side import Side
+from .ties import ALL, Ties
 
 MODES = {"all": kernel.ALL, "best": kernel.BEST, "any": kernel.ANY}
 Offsets = tuple[Int64s, Int64s]
@@ -41,7 +42,10 @@ class Found:
 class Judge:
     """Probe rows against base rows, by the terms of a question."""
 
-    def __init__(self, question: Question, sides: dict[str, Side], probe: str, mode: str) -> None:
+    def __init__(
+        self, question: Question, sides: dict[str, Side], probe: str, mode: str,
+        ties: Ties = ALL,
+    ) -> None:  # fmt: skip
         self.question = question
         self.probe_name = probe
         self.base_name = "right" if probe == "left" else "left"
@@ -49,8 +53,9 @@ class Judge:
         seen = question if probe == "left" else question.swapped()
         self.terms = Terms.of(seen)
         self.probe = Blocks(sides[probe], seen, _facing(sides[probe].grid, probe))
-        self.base = Blocks(sides[self.base_name], seen, sides[self.base_name].grid)
-        self.contest = Contest(question, probe)
+        self.contest = Contest(question, probe, ties if mode == "best" else ALL)
+        base = sides[self.base_name]
+        self.base = Blocks(base, seen, base.grid, self.contest.ties)
         self.stored = (sides[probe].attributes, sides[self.base_name].attributes)
         self.is_fused = self.terms.is_compiled or mode != "best"
         is_distance = self.terms.is_compiled and list(self.terms.kinds) == [kernel.INT_DISTANCE]
@@ -80,6 +85,8 @@ class Judge:
         pieces = np.array([[0, base.rows]]) if base.pieces is None else base.pieces
         is_nearest = self._finds_nearest and not (probe.is_flat or base.is_flat)
         room = capacity
+        contest = self.contest
+        with_keys = with_keys or not contest.ties.are_kept
         while first < limit:
             out_probe, out_base = np.empty(room, np.int64), np.empty(room, np.int64)
             wants_keys = with_keys and self.is_fused and self.mode == "best"
@@ -98,7 +105,10 @@ class Judge:
                 continue
             found = Candidates(out_probe[:count], out_base[:count], out_keys[:count])
             if not self.is_fused:
-                found = self.contest.best(self.contest.evaluated(found, *rows, self.stored))
+                found = contest.evaluated(found, *rows, self.stored)
+                found = contest.best(contest.ranked(found, probe.order, base.ranks))
+            elif self.mode == "best":
+                found = contest.kept(contest.ranked(found, probe.order, base.ranks))
             yield Found(first, following, found)
             first, room = following, capacity
 
@@ -107,6 +117,7 @@ def nobody(judge: Judge) -> Candidates:
     """No candidates, in the form that the judge finds them."""
     none = np.empty(0, np.int64)
     columns = len(judge.terms.kinds) if judge.is_fused else judge.contest.key_columns
+    columns += judge.contest.ties.columns
     boxes = () if judge.is_fused else judge.contest.no_boxes()
     return Candidates(none, none, np.empty((0, columns), np.int64), boxes)
 

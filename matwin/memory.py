@@ -396,6 +396,7 @@ class MemoryDirection:
         rows = judged.joined()
         probe = self.judge.probe.flat(rows, judged.portions[0].keys)
         found = self._found(probe, rows, judged, with_keys=with_keys)
+        found = self.judge.contest.settled(found)
         lonely = unmatched_rows(probe.order, EVERY, 0, probe.rows, found.probe)
         # A row once, however many have found it: 300 rows of 10 KB a side that all meet each other
         # took 2.7 GB in a budget of 64 MiB.
@@ -486,7 +487,7 @@ class _SortedWork:
                 limit=limit, with_keys=self._with_keys, reach=self._reach,
             )
         )  # fmt: skip
-        pairs = found.candidates
+        pairs = self._judge.contest.settled(found.candidates)
         lonely = NOBODY
         if self._wants_unmatched:  # it looks at every pair
             lonely = unmatched_rows(probe.block.order, EVERY, first, found.limit, pairs.probe)

@@ -14,7 +14,8 @@ as row numbers and keys (the base rows are read again when they are needed), wit
 budget and beyond it on a file (`partials`).  Gallop finishes a probe page before the next; other
 schedules read fewer pages and keep more pages open.
 
-Invariant: what a probe row finds is handed over exactly once.
+Invariant: what a probe row finds is handed over exactly once, and of ties what is kept: that is
+settled when the row is whole, so that whatever cuts its candidates afterwards cuts no decision.
 """
 
 from __future__ import annotations
@@ -331,6 +332,8 @@ class _Step(Generic[Result]):
             return
         again = partial(self._evaluated, rows)
         for first, limit, found in self._partials.taken(number, rows.num_rows, again):
+            if found is not None:
+                found = self._judge.contest.settled(found)
             if found is not None and self._survivors is not None:
                 self._survivors.add(number, found)
             elif found is not None:
@@ -370,6 +373,7 @@ class _Step(Generic[Result]):
             base_rows, at = self._base_rows(part.base)
             own = Candidates(part.probe, at, part.keys)
             made = contest.evaluated(own, rows, base_rows, self._judge.stored)
+            made = contest.ranked_as(made, part)
             parts.append(Candidates(part.probe, part.base, made.keys, made.boxes))
         return joined(parts)
 

@@ -104,7 +104,8 @@ class Shares:
 
 def bytes_of_pair(judge: Judge) -> int:
     """What a pair that was found takes as numbers."""
-    return 8 * (2 + (len(judge.question.attributes) if judge.mode == "best" else 0))
+    keys = len(judge.question.attributes) + judge.contest.ties.columns
+    return 8 * (2 + (keys if judge.mode == "best" else 0))
 
 
 def rest_min(pair_bytes: int) -> int:

@@ -15,7 +15,7 @@ than it has frames, whatever sides they are of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Slots:
         self._all = Block(
             np.empty((slots * rows, axes), np.int64), np.empty(slots * rows, np.int64),
             np.empty((slots * rows, integers), np.int64), np.empty((slots * rows, floats)),
+            np.empty((slots * rows, judge.base.ties.base_columns), np.int64),
         )  # fmt: skip
 
     def probe(self, page: Pinned) -> Placed:
@@ -64,7 +65,7 @@ class Slots:
         starts -= first
         one = self._stretch(first, limit)
         pieces = np.column_stack((starts, starts + rows))
-        return Block(one.cells, one.order, one.ints, one.floats, pieces=pieces), starts
+        return replace(one, pieces=pieces), starts
 
     def in_order(self, pages: Sequence[Pinned]) -> list[int]:
         """The places of base pages in the order of their slots."""
@@ -80,6 +81,8 @@ class Slots:
             block = self._stretch(start, start + made.rows)
             for name in ("cells", "order", "ints", "floats"):
                 getattr(block, name)[:] = getattr(made, name)
+            if not is_probe:
+                block.ranks[:] = made.ranks.reshape(block.ranks.shape)
             reach = offsets(blocks, block, block) if is_probe else None
             page.block = Placed(start, block, reach)
         placed: Placed = page.block
@@ -96,5 +99,5 @@ class Slots:
         own = self._all
         return Block(
             own.cells[start:limit], own.order[start:limit], own.ints[start:limit],
-            own.floats[start:limit],
+            own.floats[start:limit], own.ranks[start:limit],
         )  # fmt: skip

@@ -7,20 +7,35 @@
 
 Bestmatch in several attributes leaves several matches of a row mostly because none is better in
 every attribute; a priority of attributes settles that.
+
+    some candidates of a row ──▶ those that can still be kept: the best in t so far,
+      ▲                          and of equally good ones the last
+      └── more of them ────┤
+                           └── all have been seen ──▶ one
+
+What can't be kept any more goes at once, wherever the row's candidates come from and in whatever
+pieces: the best in t of all is the best in t of some, and whoever is dominated by one that is worse
+in t than another is worse in t as well.  So a row holds one candidate for each place on its
+frontier, however many tie there, and the rule is applied once more when the row is whole.
+
+A candidate's *ranks* say who comes first of equally good ones: the last columns of its keys.  An
+as-of join goes by three: before comes before after, then the nearer value (distances of floats are
+rounded, so that two values may be equally far; the nearer is nearer all the same), then the row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from matwin.storage.arrays import arrow, as_numpy
-from matwin.storage.columns import Int64s, comparable
+from matwin.storage.arrays import as_numpy
+from matwin.storage.columns import Int64s
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 
-from .matched import Matched
 from .question import Question
 from .side import ROW, Side
 
@@ -33,6 +48,8 @@ class Ties:
 
     places: tuple[int, ...] = ()
     end: str | None = None
+    is_nearest: bool = False
+    """Whether it is an as-of join's."""
 
     @classmethod
     def of(cls, given: object, question: Question) -> Ties:
@@ -62,52 +79,52 @@ class Ties:
         """Whether every match stays."""
         return not self.places and self.end is None
 
-    def kept(
-        self, question: Question, matched: Matched, probe: Side, base: Side
-    ) -> tuple[Int64s, Int64s]:
-        """The pairs that stay, by their rows."""
-        found = matched.candidates
-        if self.are_kept or not (found.probe[1:] == found.probe[:-1]).any():
-            return found.probe, found.base
-        ranks: list[Int64s] = []
-        for place in self.places:
-            ranks += _ranks(question, place, matched, probe, base)
+    @property
+    def base_columns(self) -> int:
+        """How many columns a base row's ranks have."""
+        return 0 if self.end is None else 1 + self.is_nearest
+
+    @property
+    def columns(self) -> int:
+        """How many columns a pair's ranks have."""
+        return 0 if self.end is None else 1 + 2 * self.is_nearest
+
+    def ranks(self, side: Side, rows: pa.RecordBatch) -> Int64s:
+        """What each base row brings to the ranks of its pairs."""
+        ranks = np.empty((rows.num_rows, self.base_columns), np.int64)
         if self.end is not None:
-            numbers = as_numpy(matched.base_rows.column(ROW))[found.base]
-            ranks.append(numbers if self.end == "first" else -numbers)
-        return best_of_each(found.probe, found.base, ranks, is_one=self.end is not None)
+            numbers = as_numpy(rows.column(ROW))
+            ranks[:, -1] = numbers if self.end == "first" else ~numbers
+        if self.base_columns > 1:
+            ranks[:, 0] = side.order_keys(rows)
+        return ranks
+
+    def of_pairs(self, ours: Int64s, ranks: Int64s) -> Int64s:
+        """The ranks of pairs of probe rows with these order keys and base rows with these ranks."""
+        if not self.is_nearest or self.end is None:
+            return ranks
+        theirs = ranks[:, 0]
+        is_after = theirs > ours
+        return np.column_stack((is_after, np.where(is_after, theirs, ~theirs), ranks[:, 1]))
 
 
-def best_of_each(
-    probe: Int64s, base: Int64s, ranks: list[Int64s], *, is_one: bool
-) -> tuple[Int64s, Int64s]:
-    """The pairs of each probe row with the least ranks, the first rank deciding first; with
-    `is_one` a single one of them."""
-    order = np.lexsort((*ranks[::-1], probe))
-    rows = probe[order]
-    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+ALL = Ties()
+
+
+def least_of_each(groups: Sequence[Int64s], ranks: Sequence[Int64s], *, is_one: bool) -> Int64s:
+    """Where the least ranks of each group are, ascending, the first rank deciding first; with
+    `is_one` a single one of each."""
+    order = np.lexsort((*ranks[::-1], *groups[::-1]))
+    count = len(order)
+    is_first = np.zeros(count, np.bool_)
+    is_first[:1] = True
+    for group in groups:
+        is_first[1:] |= group[order[1:]] != group[order[:-1]]
+    starts = np.flatnonzero(is_first)
     if is_one:
-        at = order[starts]
-        return probe[at], base[at]
-    first = np.repeat(order[starts], np.diff(np.append(starts, len(rows))))
-    good = np.ones(len(rows), np.bool_)
+        return np.sort(order[starts])
+    first = np.repeat(order[starts], np.diff(np.append(starts, count)))
+    good = np.ones(count, np.bool_)
     for rank in ranks:
         good &= rank[order] == rank[first]
-    at = order[good]
-    return probe[at], base[at]
-
-
-def _ranks(
-    question: Question, place: int, matched: Matched, probe: Side, base: Side
-) -> tuple[Int64s, ...]:
-    """How good each pair is in one attribute: the less the better."""
-    found, attribute = matched.candidates, question.attributes[place]
-    sides = ((probe, matched.probe_rows, found.probe), (base, matched.base_rows, found.base))
-    values = []
-    for side, rows, at in sides:
-        name = side.attributes[place] or getattr(attribute, side.name)
-        values.append(comparable(rows.column(name).take(arrow(at)))[0])
-    left, right = values if probe.name == "left" else values[::-1]
-    measure = attribute.order.measure
-    assert measure is not None
-    return measure.keys()(left, right)
+    return np.sort(order[good])
