@@ -97,13 +97,14 @@ def bestmatch_join(
         ours.schema, theirs.schema, on=on, by=by, how=how, best=True, orders=orders, where=where,
         keep_unmatched=keep_unmatched, suffixes=suffixes, distances=distances,
     )  # fmt: skip
-    _check_emit(emit, how)
+    check_emit(emit, how)
     chosen = Ties.of(list(ties) if isinstance(ties, tuple) else ties, question)
     given = options_of("bestmatch_join", options)
     return _started(question, ours, theirs, given, emit, chosen, ordered=ordered)
 
 
-def _check_emit(emit: str, how: str) -> None:
+def check_emit(emit: str, how: str) -> None:
+    """Refuse what an answer can't come as."""
     if emit not in EMITS:
         raise InputError(f"emit={emit!r}; choose one of {', '.join(EMITS)}")
     if emit == "updates" and how != "inner":

@@ -15,6 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,20 @@ import pyarrow.compute as pc
 from matwin.attributes import Attribute, KeyPair
 from matwin.question import Question
 from matwin.storage.alive import new_folder, sweep
-from matwin.storage.columns import cast_columns, comparable
+from matwin.storage.columns import Int64s, cast_columns, comparable
 from matwin.storage.errors import InputError, StoreError
 
 from .extras import needed
-from .verify_sql import best_sql, bucket_sql, distances_sql, eligible_sql, has_sql, pairs_sql
+from .verify_sql import (
+    Kept,
+    best_sql,
+    bucket_sql,
+    distances_sql,
+    eligible_sql,
+    has_sql,
+    kept_sql,
+    pairs_sql,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,25 +48,72 @@ if TYPE_CHECKING:
 _FOLDER = "matwin-verify-"
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A number for each row of both sides; rows of one group are a join of their own."""
+
+    left: Int64s
+    right: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows in the left input's order, those without a left row last, and the number of each one's
+    left row and of its group."""
+
+    rows: pa.Table
+    places: Int64s
+    groups: Int64s | None = None
+
+
 def answer(left: pa.Table, right: pa.Table, question: Question) -> pa.Table:
     """DuckDB's answer to the question."""
+    return ordered_answer(left, right, question).rows
+
+
+def ordered_answer(
+    left: pa.Table, right: pa.Table, question: Question, kept: Kept | None = None,
+    groups: Groups | None = None,
+) -> Answer:  # fmt: skip
+    """DuckDB's answer, in order; of best pairs those that are kept, and each group by itself."""
     left, right = plain_table(left, question.left), plain_table(right, question.right)
+    has_groups = groups is not None
     with database_in_memory() as database:
-        widest = _load(database, left, right, question)
+        widest = _load(database, left, right, question, groups)
         has_buckets = _add_buckets(database, question, widest)
-        text = eligible_sql(question, has_buckets=has_buckets)
+        text = eligible_sql(
+            question, kept.columns if kept else (), has_buckets=has_buckets, has_groups=has_groups
+        )
         _eligible(database, left, right, question, text)
         if question.best and not _choose(database, left, right, question):
-            database.execute(f"CREATE TABLE best AS {best_sql(question)}")
-        return _rows(left, right, question, _pairs(database, question))
+            best = best_sql(question, has_groups=has_groups)
+            database.execute(f"CREATE TABLE best AS {best}")
+        if kept is not None:
+            database.execute(f"CREATE TABLE kept AS {kept_sql(kept)}")
+        pairs = _pairs(database, question, "kept" if kept else None)
+    return _in_order(left, right, question, pairs, groups)
 
 
-def _pairs(database: duckdb.DuckDBPyConnection, question: Question) -> pa.Table:
+def _pairs(database: duckdb.DuckDBPyConnection, question: Question, chosen: str | None) -> pa.Table:
     """What comes out, as numbers of rows and distances."""
     distances = distances_sql(question) if question.distances else []
     columns = ", ".join(["left_row", "right_row", *distances])
-    text = f"SELECT {columns} FROM ({pairs_sql(question)}) AS pairs"
-    return database.sql(text).to_arrow_table()
+    text = f"SELECT {columns} FROM ({pairs_sql(question, chosen=chosen)}) AS pairs"
+    return database.sql(f"{text} ORDER BY left_row NULLS LAST, right_row").to_arrow_table()
+
+
+def _in_order(
+    left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table, groups: Groups | None
+) -> Answer:
+    rows = _rows(left, right, question, pairs)
+    ours, theirs = (
+        pairs[name].cast(pa.int64()).fill_null(-1).to_numpy() for name in ("left_row", "right_row")
+    )
+    places = np.where(ours < 0, left.num_rows, ours)
+    if groups is None:
+        return Answer(rows, places)
+    found = np.append(groups.right, -1)[theirs]
+    return Answer(rows, places, np.where(ours < 0, found, np.append(groups.left, -1)[ours]))
 
 
 @contextmanager
@@ -84,7 +141,11 @@ def plain_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _load(
-    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
+    database: duckdb.DuckDBPyConnection,
+    left: pa.Table,
+    right: pa.Table,
+    question: Question,
+    groups: Groups | None,
 ) -> list[float]:
     """Make `left_rows` and `right_rows`, and `l` and `r` of the rows that can match.
 
@@ -96,6 +157,8 @@ def _load(
         rows = pa.array(np.arange(table.num_rows))
         create_table(database, f"{side}_rows", pa.table({"#": rows}), ['"#"'])
         columns = {f"{side}_row": rows}
+        if groups is not None:
+            columns[f"{side[0]}g"] = pa.array(getattr(groups, side))
         columns |= {f"{side[0]}k{number}": codes[at] for number, codes in enumerate(keys)}
         is_fit = np.ones(table.num_rows, np.bool_)
         for number, attribute in enumerate(question.attributes):
@@ -274,9 +337,11 @@ def _choose(
 
 def _groups(how: str, pairs: pa.Table) -> list[list[int]]:
     """The pairs that compete with each other, as places in `pairs`."""
-    if how == "inner":
-        return [list(range(pairs.num_rows))]
     groups: dict[tuple[str, int], list[int]] = {}
+    if how == "inner":
+        whole = pairs["g"].to_pylist() if "g" in pairs.column_names else [0] * pairs.num_rows
+        for place, group in enumerate(whole):
+            groups.setdefault((how, group), []).append(place)
     for side in ("left", "right"):
         if how in (side, "full"):
             for place, row in enumerate(pairs[f"{side}_row"].to_pylist()):

@@ -65,6 +65,7 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
     add("--suffixes", metavar="LEFT,RIGHT", help="for names on both sides (nothing and _right)")
     _configure_input(parser)
     _configure_output(parser)
+    add("--verify", action="store_true", help="ask DuckDB the same and compare")
     add("--explain", action="store_true", help="say what would be done, and stop")
     _configure_options(parser)
     spark = _configure_spark(parser)

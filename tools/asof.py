@@ -2,8 +2,8 @@
 
     LEFT, RIGHT ──words.py──▶ arguments ──asof_join──▶ batches ──sinks.py──▶ file or standard output
 
-Rows, progress and summary go where those of `matwin join` go.  ``--engine spark`` asks the same of
-Spark (`spark_join.py`).
+Rows, progress and summary go where those of `matwin join` go, and ``--verify`` asks DuckDB the same
+afterwards.  ``--engine spark`` asks the same of Spark (`spark_join.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matwin.report import Report
 from matwin.sinks import write
 from matwin.storage.errors import InputError
 
-from .join import ROWS_SHOWN, is_bar_wanted, said, summary_of, tell_summary
+from .join import ROWS_SHOWN, is_bar_wanted, said, summary_of, tell_summary, verified
 from .progress import Progress
 from .spark_words import check_engine, spark_module
 from .words import (
@@ -38,7 +38,7 @@ _ON = "write for example --on t or --on t:ts"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Join, write and sum up."""
+    """Join, write and sum up; 1 if DuckDB disagrees."""
     if check_engine(args):
         code: int = spark_module("matwin.tools.spark_join").run_asof(args)
         return code
@@ -58,8 +58,12 @@ def run(args: argparse.Namespace) -> int:
             progress.until_read(found), args.output, format=args.format, max_rows_shown=ROWS_SHOWN,
             overwrite=args.overwrite,
         )  # fmt: skip
-    tell_summary(args, summary_of(report, time.monotonic() - started, None), None)
-    return 0
+    seconds = time.monotonic() - started
+    verdict = None
+    if args.verify:
+        verdict = verified((left, right), matwin.asof_join, arguments, args)
+    tell_summary(args, summary_of(report, seconds, verdict), verdict)
+    return 0 if verdict is None or verdict.is_equal else 1
 
 
 def asof_arguments(args: argparse.Namespace, left: pa.Schema, right: pa.Schema) -> dict[str, Any]:

@@ -32,8 +32,9 @@ class Difference:
     """How one bag of rows differs from another.
 
     `missing` and `extra` count rows with their multiplicity; the examples hold some of them, once
-    each, with how often they are missing or too much.  `columns` says in which way the columns
-    differ; then no row has been compared.
+    each, with how often they are missing or too much.  `misplaced` counts rows that are right but
+    not where they should stand.  `columns` says in which way the columns differ; then no row has
+    been compared.
     """
 
     missing: int = 0
@@ -41,9 +42,11 @@ class Difference:
     missing_examples: pa.Table | None = None
     extra_examples: pa.Table | None = None
     columns: str = ""
+    misplaced: int = 0
+    misplaced_examples: pa.Table | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.extra or self.columns)
+        return bool(self.missing or self.extra or self.columns or self.misplaced)
 
     def __str__(self) -> str:
         if not self:
@@ -52,17 +55,23 @@ class Difference:
         for word, count, rows in (
             ("missing", self.missing, self.missing_examples),
             ("extra", self.extra, self.extra_examples),
+            ("out of order", self.misplaced, self.misplaced_examples),
         ):
             if count and rows is not None:
                 parts.append(f"{count:,} {word}:\n{shown(rows)}")
         return "\n\n".join(parts)
 
 
-def compare(ours: Result | pa.Table, theirs: pa.Table, *, cast: bool = False) -> Difference:
+def compare(
+    ours: Result | pa.Table, theirs: pa.Table, *, cast: bool = False,
+    weights: Int64s | None = None, places: Int64s | None = None,
+) -> Difference:  # fmt: skip
     """How `ours` differs from `theirs`, as bags of rows.
 
     With `cast` our columns are first brought to their types, as for a file whose format has fewer
-    types than Arrow.
+    types than Arrow.  `weights` says how often each of our rows counts, -1 being a row withdrawn.
+    Where `places`, the ascending places of their rows, are given, our rows stand in their order;
+    those of one place in any.
     """
     ours = ours.to_arrow() if isinstance(ours, Result) else ours
     if cast and ours.schema.names == theirs.schema.names:
@@ -71,15 +80,33 @@ def compare(ours: Result | pa.Table, theirs: pa.Table, *, cast: bool = False) ->
     if columns:
         return Difference(columns=columns)
     codes = row_codes(ours, theirs)
+    found, wanted = codes[: ours.num_rows], codes[ours.num_rows :]
     counts = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    np.add.at(counts, codes[: ours.num_rows], 1)
-    np.subtract.at(counts, codes[ours.num_rows :], 1)
+    np.add.at(counts, found, 1 if weights is None else weights)
+    np.subtract.at(counts, wanted, 1)
     missing, extra = -counts[counts < 0].sum(), counts[counts > 0].sum()
-    return Difference(
-        int(missing), int(extra),
-        _examples(theirs, codes[ours.num_rows :], -counts),
-        _examples(ours, codes[: ours.num_rows], counts),
-    )  # fmt: skip
+    if missing or extra:
+        return Difference(
+            int(missing), int(extra),
+            _examples(theirs, wanted, -counts), _examples(ours, found, counts),
+        )  # fmt: skip
+    return Difference() if places is None else _order_differs(ours, found, wanted, places)
+
+
+def _order_differs(ours: pa.Table, found: Int64s, wanted: Int64s, places: Int64s) -> Difference:
+    """Which rows stand elsewhere, both bags being equal.
+
+    The n-th row has to be one of those of the n-th place; which of equal rows it is does not show.
+    """
+    codes = _combined(np.tile(places, 2), np.concatenate([found, wanted]))
+    counts = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    np.add.at(counts, codes[: len(found)], 1)
+    np.subtract.at(counts, codes[len(found) :], 1)
+    misplaced = int(counts[counts > 0].sum())
+    if not misplaced:
+        return Difference()
+    examples = _examples(ours, codes[: len(found)], counts)
+    return Difference(misplaced=misplaced, misplaced_examples=examples)
 
 
 def _columns_differ(ours: pa.Schema, theirs: pa.Schema) -> str:

@@ -17,6 +17,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import matwin
 from matwin.outputs import check_outputs
 from matwin.report import Report, SideReport
 from matwin.sinks import format_of, write
+from matwin.sources import Source
 from matwin.storage.units import format_size
 from matwin.text import escaped
 
@@ -54,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     report = _joined(asked, args)
     seconds = time.monotonic() - started
-    verdict = _verified(asked, args) if args.verify else None
+    given = asked.arguments | asked.options
+    sides = asked.left, asked.right
+    verdict = verified(sides, asked.join, given, args) if args.verify else None
     tell_summary(args, summary_of(report, seconds, verdict), verdict)
     return 0 if verdict is None or verdict.is_equal else 1
 
@@ -89,23 +93,20 @@ def is_bar_wanted(args: argparse.Namespace) -> bool:
     return not args.quiet and not (streams and format_of(args.output, args.format) != "table")
 
 
-def _verified(asked: Asked, args: argparse.Namespace) -> Verification:
+def verified(
+    sides: tuple[Source, Source], join: Callable[..., matwin.Result], given: dict[str, Any],
+    args: argparse.Namespace,
+) -> Verification:  # fmt: skip
     """DuckDB's verdict on the written file, or on a second run where a file would lose types."""
     is_exact = _has_file(args) and Path(args.output).suffix.lower() in EXACT_FILES
     is_exact = is_exact and format_of(args.output, args.format) in ("parquet", "ipc")
-    return verify(
-        asked.left, asked.right, best=asked.question.best,
-        result=args.output if is_exact else None, **asked.arguments, **_untraced(asked.options),
-    )  # fmt: skip
+    # The trace belongs to the first run.
+    untraced = {name: value for name, value in given.items() if name != "trace"}
+    return verify(*sides, join=join, result=args.output if is_exact else None, **untraced)
 
 
 def _has_file(args: argparse.Namespace) -> bool:
     return args.output not in (None, "-")
-
-
-def _untraced(options: dict[str, Any]) -> dict[str, Any]:
-    """The options without the trace, which belongs to the first run."""
-    return {name: value for name, value in options.items() if name != "trace"}
 
 
 # ── the summary ──────────────────────────────────────────────────────────────────────────────

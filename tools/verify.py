@@ -12,20 +12,28 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import matwin
+from matwin.inner import CHANGE
 from matwin.outputs import check_outputs
 from matwin.sources import Source, source_of
+from matwin.storage.columns import Int64s
+from matwin.storage.errors import InputError
+from matwin.streams import Stream
 
-from .answer import answer
+from .answer import Answer, ordered_answer
 from .answers import tell_answer
 from .compare import Difference, compare
+from .timed_answer import timed_answer
+from .verify_question import Wanted, wanted_of
 from .verify_sql import sql_of
-from .words import Asked, outputs_of, question_of
+from .words import Asked, outputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,17 @@ class Verification:
         """Rows that should not."""
         return self.difference.extra
 
+    @property
+    def misplaced(self) -> int:
+        """Right rows that stand elsewhere than ``ordered=True`` says."""
+        return self.difference.misplaced
+
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, for JSON."""
         return {
             "is_equal": self.is_equal, "rows": self.rows, "rows_expected": self.rows_expected,
-            "missing": self.missing, "extra": self.extra, "columns": self.difference.columns,
+            "missing": self.missing, "extra": self.extra, "misplaced": self.misplaced,
+            "columns": self.difference.columns,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -66,12 +80,16 @@ class Verification:
 
 
 def verify(
-    left: object, right: object, *, best: bool = True, result: object = None, **arguments: Any
-) -> Verification:
+    left: object, right: object, *, join: Callable[..., matwin.Result] | None = None,
+    best: bool = True, result: object = None, **arguments: Any,
+) -> Verification:  # fmt: skip
     """Run a join, ask DuckDB the same, and compare.
 
-    The arguments are those of `bestmatch_join`, or of `epsilon_join` with ``best=False``.  `result`
-    is an answer to check instead of running the join: a table, a reader or a file.
+    * `join`: which one: `matwin.bestmatch_join` (the default), `matwin.epsilon_join` (also said by
+      ``best=False``), `matwin.asof_join` or `matwin.fixed_window_join`.
+    * `result`: an answer to check instead of running the join: a table, a reader or a file.
+    * all other arguments are the join's own, and each of them counts: the rows, which of ties is
+      kept and, with ``ordered=True``, the order of rows.
 
     Everything is read into memory, and DuckDB's own memory is not bounded by ``memory=``.
 
@@ -82,24 +100,67 @@ def verify(
     >>> print(verify(temp, hum, on={"t": 2}, result=answer))
     equal: DuckDB finds the same rows, 1 in all
     """
-    ours, theirs = source_of(left, "left"), source_of(right, "right")
-    asked = question_of(ours.schema, theirs.schema, best=best, **arguments)
+    if join is None:
+        join = matwin.bestmatch_join if best else matwin.epsilon_join
+    ours, theirs = verifiable(left, "left"), verifiable(right, "right")
+    wanted = wanted_of(join, ours.schema, theirs.schema, arguments)
     rows = table_of(ours), table_of(theirs)
+    expected = _expected(*rows, wanted)
     if result is not None:
-        return compared(table_of(source_of(result, "result")), answer(*rows, asked), cast=True)
+        return _judged(table_of(source_of(result, "result")), expected, wanted, cast=True)
     # A reader has been read by now; what can be read again is joined as it was given.
     given = (left if ours.is_repeatable else rows[0], right if theirs.is_repeatable else rows[1])
-    join = matwin.bestmatch_join if best else matwin.epsilon_join
-    return compared(join(*given, **arguments).read_all(), answer(*rows, asked))
+    return _judged(join(*given, **arguments).read_all(), expected, wanted)
+
+
+def verifiable(data: object, name: str) -> Source:
+    """A source whose rows are the same whenever they come."""
+    source = source_of(data, name)
+    if isinstance(source, Stream) and source.late == "drop":
+        raise InputError(
+            f"stream {name!r} drops rows that come late, and DuckDB can't know which; verify it "
+            'with late="error"'
+        )
+    return source
+
+
+def _expected(left: pa.Table, right: pa.Table, wanted: Wanted) -> Answer:
+    if wanted.timed is not None:
+        return timed_answer(left, right, wanted.question, wanted.timed)
+    return ordered_answer(left, right, wanted.question, wanted.kept)
+
+
+def _judged(
+    found: pa.Table, expected: Answer, wanted: Wanted, *, cast: bool = False
+) -> Verification:
+    """The verdict on the answer of a join of two sides."""
+    places = expected.places if wanted.is_ordered else None
+    if wanted.emits_updates:
+        return _of_updates(found, expected.rows, cast=cast)
+    return compared(found, expected.rows, cast=cast, places=places)
+
+
+def _of_updates(found: pa.Table, expected: pa.Table, *, cast: bool) -> Verification:
+    """The verdict on what is left when all that was withdrawn is gone."""
+    if found.column_names[-1:] != [CHANGE]:
+        columns = f"the last one is {found.column_names[-1:]} and should be {CHANGE!r}"
+        return Verification(found.num_rows, expected.num_rows, Difference(columns=columns))
+    changes = found[CHANGE].to_pylist()
+    weights = np.array([{"added": 1, "withdrawn": -1}.get(c, 0) for c in changes], np.int64)
+    difference = compare(found.drop_columns([CHANGE]), expected, cast=cast, weights=weights)
+    return Verification(int(weights.sum()), expected.num_rows, difference)
 
 
 def table_of(source: Source) -> pa.Table:
     return pa.Table.from_batches(source.batches(), source.schema)
 
 
-def compared(found: pa.Table, expected: pa.Table, *, cast: bool = False) -> Verification:
+def compared(
+    found: pa.Table, expected: pa.Table, *, cast: bool = False, places: Int64s | None = None
+) -> Verification:
     """The verdict on an answer."""
-    return Verification(found.num_rows, expected.num_rows, compare(found, expected, cast=cast))
+    difference = compare(found, expected, cast=cast, places=places)
+    return Verification(found.num_rows, expected.num_rows, difference)
 
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────
@@ -115,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = filter(None, (args.left, args.right, args.result))
     check_outputs(outputs_of(args), inputs, overwrite=args.overwrite)
     verdict = verify(
-        asked.left, asked.right, best=asked.question.best, result=args.result,
+        asked.left, asked.right, join=asked.join, result=args.result,
         **asked.arguments, **asked.options,
     )  # fmt: skip
     tell_answer(args, verdict.as_dict, lambda: str(verdict))

@@ -8,6 +8,8 @@
         │
        best                   pairs that no other pair of the same row (or of all) dominates
         │
+       kept                   of a row's best pairs the first in an order, where not all stay
+        │
       pairs                   and the rows without a partner, where they are asked for
 
 `sql_of` writes all of it, to be read and run by a person.  The verifier makes `l` and `r` itself,
@@ -26,10 +28,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from matwin.attributes import Attribute
+from matwin.orders import indifferent
 from matwin.question import Question
 from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
@@ -37,6 +41,16 @@ from matwin.storage.names import listed
 
 _WIDEST = 2**65
 """No difference of two 64-bit numbers is larger, so larger bounds mean the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Of the best pairs of each row of a side those that stay: the first by these ranks, SQL over
+    the columns of `eligible`.  `columns` are such columns, made beside the costs."""
+
+    side: str
+    ranks: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
 
 _NAME_OR_BREAK = re.compile(r'("(?:[^"]|"")*")|\n')
@@ -161,15 +175,21 @@ def value_sql(field: pa.Field, common: pa.DataType) -> str:
 # ── pairs ────────────────────────────────────────────────────────────────────────────────────
 
 
-def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
-    """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL."""
+def eligible_sql(
+    question: Question, more: Iterable[str] = (), *, has_buckets: bool = False,
+    has_groups: bool = False,
+) -> str:  # fmt: skip
+    """Pairs of `l` and `r` within reach; a column ``c0``, ``c1``, … for each cost that has SQL.
+
+    With groups, ``lg`` and ``rg``, only rows of one group meet.
+    """
     costs = [
         f"{_cost_sql(attribute, at)} AS c{at}"
         for at, attribute in enumerate(question.attributes)
         if has_sql(attribute)
     ]
     joined = [f"lk{at} = rk{at}" for at in range(len(question.keys))]
-    joined += ["lb = rb"] * has_buckets
+    joined += ["lb = rb"] * has_buckets + ["lg = rg"] * has_groups
     near = [(at, a) for at, a in enumerate(question.attributes) if a.is_constrained]
     # One band only: given several, DuckDB's band join pairs their ends badly (41 s instead of 0.6
     # for two bands of 100,000 rows a side, DuckDB 2.0).
@@ -177,7 +197,8 @@ def eligible_sql(question: Question, *, has_buckets: bool = False) -> str:
     is_exact = bool(near) and not pa.types.is_floating(near[0][1].type)
     tests = [_within_sql(attribute, at) for at, attribute in near[is_exact:]]
     tests += [f"r{at} <> l{at}" for at, a in enumerate(question.attributes) if a.is_nonzero]
-    text = f"SELECT {', '.join(['left_row', 'right_row', *costs])}\nFROM l JOIN r\n  ON "
+    columns = ["left_row", "right_row", *["lg AS g"] * has_groups, *costs, *more]
+    text = f"SELECT {', '.join(columns)}\nFROM l JOIN r\n  ON "
     text += "\n  AND ".join(joined or ["true"])
     return text + ("\nWHERE " + "\n  AND ".join(tests) if tests else "")
 
@@ -242,16 +263,20 @@ def _cost_sql(attribute: Attribute, at: int) -> str | None:
     return None if measure is None else measure.cost_sql(f"l{at}", f"r{at}")
 
 
-def best_sql(question: Question) -> str:
+def best_sql(question: Question, *, has_groups: bool = False) -> str:
     """The eligible pairs that are best in the question's sense."""
     if question.how == "full":
         halves = [_best_of_sql(question, f"{side}_row") for side in ("left", "right")]
         return "\nUNION\n".join(halves)
-    return _best_of_sql(question, None if question.how == "inner" else f"{question.how}_row")
+    whole = "g" if has_groups else None
+    return _best_of_sql(question, whole if question.how == "inner" else f"{question.how}_row")
 
 
 def _best_of_sql(question: Question, group: str | None) -> str:
-    costs = [f"c{at}" for at in range(len(question.attributes))]
+    # What makes no pair better, as all of `where=`, would only make the statement slower.
+    costs = [f"c{at}" for at, a in enumerate(question.attributes) if a.order != indifferent]
+    if not costs:
+        return "SELECT * FROM eligible"
     if len(costs) > 2:
         return _not_dominated_sql(costs, group)
     # No pair has a smaller cost among those at least as good on the other attribute.
@@ -278,7 +303,13 @@ def _not_dominated_sql(costs: list[str], group: str | None) -> str:
     )
 
 
-def pairs_sql(question: Question, row: str = '"#"') -> str:
+def kept_sql(kept: Kept) -> str:
+    """Of each row's best pairs those that stay."""
+    order = f"PARTITION BY {kept.side}_row ORDER BY {', '.join(kept.ranks)}"
+    return f"SELECT * FROM best QUALIFY rank() OVER ({order}) = 1"
+
+
+def pairs_sql(question: Question, row: str = '"#"', *, chosen: str | None = None) -> str:
     """What comes out, as numbers of rows and costs; NULL where a row has no partner."""
     costs = [f"c{at}" for at in range(len(question.attributes))]
     nothing = "".join(f", NULL AS {cost}" for cost in costs)
@@ -294,7 +325,7 @@ def pairs_sql(question: Question, row: str = '"#"') -> str:
         if question.how == "anti":
             return lonely["left"]
         return f"SELECT DISTINCT left_row, NULL AS right_row{nothing} FROM eligible"
-    chosen = "best" if question.best else "eligible"
+    chosen = chosen or ("best" if question.best else "eligible")
     lacks_left, lacks_right = question.may_lack
     parts = [f"SELECT {', '.join(['left_row', 'right_row', *costs])} FROM {chosen}"]
     parts += [lonely["left"]] * lacks_right + [lonely["right"]] * lacks_left

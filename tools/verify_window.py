@@ -19,13 +19,18 @@ from typing import Any
 import pyarrow as pa
 
 import matwin
+from matwin.operators.wjoin.join import window_join
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from .verify import Verification, compared, table_of
+from .verify import Verification, compared, table_of, verifiable
+from .verify_question import asked_arguments
 from .window_answer import window_answer
-from .window_question import ARGUMENTS, PlainQuestion
+from .window_question import PlainQuestion
+
+WAYS = ("algorithm", "bounds")
+"""Arguments that say how tuples are found, and not which."""
 
 
 def verify_window_join(
@@ -48,8 +53,10 @@ def verify_window_join(
     if not isinstance(streams, Mapping):
         raise InputError(f'streams={streams!r:.80}: write for example {{"a": one, "b": other}}')
     sources = {name: _verifiable(data, name) for name, data in streams.items()}
-    asked = {name: arguments[name] for name in ARGUMENTS if name in arguments}
-    question = PlainQuestion.of({name: source.schema for name, source in sources.items()}, **asked)
+    asked = asked_arguments(window_join, (streams,), arguments)
+    rows_asked = {name: value for name, value in asked.items() if name not in WAYS}
+    schemas = {name: source.schema for name, source in sources.items()}
+    question = PlainQuestion.of(schemas, **rows_asked)
     tables = _tables(streams, sources)
     expected = window_answer([tables[name] for name in question.names], question)
     if result is not None:
@@ -63,18 +70,11 @@ def verify_window_join(
 
 
 def _verifiable(data: object, name: str) -> Source:
-    source = source_of(data, name)
-    if not isinstance(source, Stream):
-        return source
-    if not source.is_repeatable:
+    source = verifiable(data, name)
+    if isinstance(source, Stream) and not source.is_repeatable:
         raise InputError(
             f"stream {name!r} can be read only once, so nothing can be verified; give a table, "
             "files or a list of batches"
-        )
-    if source.late == "drop":
-        raise InputError(
-            f"stream {name!r} drops rows that come late, and DuckDB can't know which; verify it "
-            'with late="error"'
         )
     return source
 

@@ -28,8 +28,6 @@ from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.names import listed, repeated
 
-ARGUMENTS = ("time", "windows", "by", "where")
-
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -89,8 +87,8 @@ class PlainQuestion:
         cls,
         schemas: Mapping[str, pa.Schema],
         *,
-        time: object = None,
-        windows: object = None,
+        time: object,
+        windows: object,
         by: object = None,
         where: object = None,
     ) -> PlainQuestion:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ from matwin.sources import Source, source_of
 from matwin.storage.columns import is_temporal, plain_type
 from matwin.storage.errors import InputError
 
+from .verify_question import wanted_of
+
 Names = str | tuple[str, str]
 
 OPTIONS = (
@@ -45,16 +48,14 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-QUESTION_ARGUMENTS = ("on", "by", "how", "orders", "keep_unmatched", "suffixes", "distances")
-
-
 def question_of(left: pa.Schema, right: pa.Schema, *, best: bool, **arguments: Any) -> Question:
-    """The question of a join's arguments; its options don't change what is asked."""
-    asked = {name: arguments[name] for name in QUESTION_ARGUMENTS if name in arguments}
-    asked.setdefault("how", "left" if best else "inner")
-    if "on" not in asked:
-        raise InputError('on= is missing; write for example on={"t": "10min", "x": 100}')
-    return Question.of(left, right, best=best, **asked)
+    """The question of a join's arguments."""
+    return wanted_of(join_of(best=best), left, right, arguments).question
+
+
+def join_of(*, best: bool) -> Callable[..., matwin.Result]:
+    """The join that finds the best pairs, or all."""
+    return matwin.bestmatch_join if best else matwin.epsilon_join
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,14 @@ class Asked:
         question = question_of(left.schema, right.schema, best=args.pairs == "best", **arguments)
         return cls(left, right, question, arguments, options_given(args))
 
+    @property
+    def join(self) -> Callable[..., matwin.Result]:
+        """Which join it is."""
+        return join_of(best=self.question.best)
+
     def run(self, **more: Any) -> matwin.Result:
         """Start the join."""
-        join: Any = matwin.bestmatch_join if self.question.best else matwin.epsilon_join
-        found: matwin.Result = join(self.left, self.right, **self.arguments, **self.options, **more)
-        return found
+        return self.join(self.left, self.right, **self.arguments, **self.options, **more)
 
 
 def inputs_of(args: argparse.Namespace) -> tuple[Source, Source]:

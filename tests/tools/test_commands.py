@@ -151,6 +151,15 @@ def test_asof_is_the_join_of_that_name(
     assert pq.read_table("out.parquet").equals(expected.to_arrow())
 
 
+@pytest.mark.parametrize("words", [["-o", "verified.parquet"], ["--ties", "first"]])
+def test_asof_is_verified(
+    folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["asof", *ASKED["asof"], *words, "--verify", "--overwrite"]
+    assert main(asked) == 0
+    assert "equal: DuckDB finds the same rows" in capsys.readouterr().err
+
+
 # ── --json and -q ────────────────────────────────────────────────────────────────────────────
 
 ASKED = {

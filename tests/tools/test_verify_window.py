@@ -277,8 +277,8 @@ def test_streams_that_can_not() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"windows": 1}, "time=None"),
-        ({"time": "t"}, "windows=None"),
+        ({"windows": 1}, "time= is missing"),
+        ({"time": "t"}, "windows= is missing"),
         ({"time": "u", "windows": 1}, "'u' is not there"),
         ({"time": {"a": "t"}, "windows": 1}, "'b'"),
         ({"time": "t", "windows": {("a", "z"): 1}}, "'z'"),
