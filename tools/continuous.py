@@ -46,7 +46,8 @@ def continuous_query(
       windows; or SQL, in which a stream's name is a table of the chunks that are kept.
     * `sources`: a mapping of names to streams: anything a join takes, or `matwin.stream(...)`.
     * `cut`: `matwin.cut.count(n)`, `matwin.cut.every("60s", on="ts")` or
-      `matwin.cut.on_change("id")`; all streams are cut alike.
+      `matwin.cut.on_change("id")`, which brings streams together object by object; all streams
+      are cut alike.
     * `keep`: how many chunks are kept, of all streams or of each.
     * `tables`: static tables, loaded once.
     * `windows`: for SQL, more names for chunks: ``{"newest": matwin.chunks("a", last=1)}``.

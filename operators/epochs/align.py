@@ -25,6 +25,7 @@ from matwin.storage.errors import InputError
 from .capture import NEVER, Capture
 from .cut import Bounds
 from .cutter import RangeCutter
+from .matching import ChangeCutter, Matching
 
 WAIT_SECONDS = 0.05
 EMPTY_MAX = 1_000_000
@@ -44,6 +45,8 @@ class Alignment:
         self._bell, self._idle, self._is_stopped = bell, idle_seconds, is_stopped
         self._rows = 0
         self._is_by_value = captures[0].cutter.is_by_value
+        is_by_object = isinstance(captures[0].cutter, ChangeCutter)
+        self._matching = Matching(captures) if is_by_object else None
         for capture in captures:
             capture.when_first = self._found_first
 
@@ -61,6 +64,8 @@ class Alignment:
         assert self.chunk is not None
         for capture in self.captures:
             capture.cutter.close(self.chunk - 1)
+        if self._matching is not None and not self._open_object(self._matching, self.chunk):
+            return False
         self._check_gap(self.chunk)
         return not self.is_stopped or self.is_left
 
@@ -98,6 +103,27 @@ class Alignment:
         while not self.is_stopped and self._is_far(chunk):
             self._read([c for c in self.captures if not c.is_done])
         return self._has_more(chunk)
+
+    def _open_object(self, matching: Matching[Capture], chunk: int) -> bool:
+        """Find the streams that have the next object; False where there is none, or none yet."""
+        while True:
+            wanted = matching.open(chunk, self._is_all_known)
+            if not wanted:
+                return wanted is not None
+            waits = [c for c in wanted if not c.is_done]
+            if self.is_stopped or not waits:
+                return False
+            self._read(waits)
+            self._drain_if_stopped()
+
+    def _is_all_known(self, capture: Capture) -> bool:
+        """Whether a stream says no more, or has been silent for so long that nobody waits for it
+        who has something to say."""
+        if self.is_stopped and not any(c.is_replayable for c in self.captures):
+            return True
+        if capture.is_done:
+            return not capture.is_cut_short
+        return self._is_idle(capture) and any(c.objects.ahead for c in self.captures)
 
     def _is_far(self, chunk: int) -> bool:
         """Whether all that is known is that nothing comes for a very long time: a punctuation that

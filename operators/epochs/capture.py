@@ -19,13 +19,11 @@ from __future__ import annotations
 import base64
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
-from sortedcontainers import SortedDict
 
 from matwin.feed import items_of
 from matwin.growing import Growing
@@ -37,9 +35,13 @@ from matwin.storage.errors import InputError
 from matwin.streams import Punctuation, Stream
 
 from .cutter import Cutter, Piece, RangeCutter
+from .matching import ChangeCutter
+from .waiting import Waiting
 
 NEVER = 2**70
 """Above the number of every chunk."""
+HELD_PORTIONS = 4
+"""Portions of a source that wait in memory, before more are put down."""
 
 
 @runtime_checkable
@@ -73,9 +75,10 @@ class Capture:
         self.name, self.stream, self.cutter = name, stream, cutter
         self.rows_read = 0
         self.is_done = False
-        # Sorted, because a batch may have rows of very many small chunks.
-        self._waiting: SortedDict[int, deque[Piece]] = SortedDict()
-        self._waiting_rows = 0
+        # Objects that other streams lack may have to be read beyond: they are put down.
+        by_object, share = isinstance(cutter, ChangeCutter), stream.source.share
+        limit = HELD_PORTIONS * share.portion_bytes if by_object else None
+        self._waiting = Waiting(name, stream.schema, limit, share.scratch)
         self._begin_row = 0
         self._read_before = 0
         """Rows below this number were read before a restart."""
@@ -207,8 +210,7 @@ class Capture:
 
     def _wait(self, pieces: list[Piece]) -> None:
         for piece in pieces:
-            self._waiting.setdefault(piece.chunk, deque()).append(piece)
-            self._waiting_rows += piece.rows.num_rows
+            self._waiting.put(piece)
 
     # ── chunks ───────────────────────────────────────────────────────────────────────────────
 
@@ -232,36 +234,38 @@ class Capture:
     @property
     def first_waiting(self) -> int | None:
         """The number of the first chunk of which rows wait."""
-        return self._waiting.peekitem(0)[0] if self._waiting else None
-
-    @property
-    def first_rows(self) -> pa.RecordBatch | None:
-        """The rows that have waited longest."""
-        first = self.first_waiting
-        return None if first is None else self._waiting[first][0].rows
+        first = self._waiting.first
+        return None if first is None else first + self.cutter.shift
 
     def take(self, chunk: int) -> Iterator[pa.RecordBatch]:
         """The rows of a chunk that have come."""
-        pieces = self._waiting.pop(chunk, None)
-        while pieces:
-            piece = pieces.popleft()
-            self._waiting_rows -= piece.rows.num_rows
-            yield piece.rows
+        return self._waiting.take(chunk - self.cutter.shift)
+
+    @property
+    def objects(self) -> ChangeCutter:
+        """The cutter of a stream that is cut by object."""
+        assert isinstance(self.cutter, ChangeCutter)
+        return self.cutter
+
+    def drop_late(self) -> None:
+        """The next object is late: its rows are of no use."""
+        for rows in self._waiting.take(self.objects.drop()):
+            self.cutter.late += rows.num_rows
 
     @property
     def waiting_rows(self) -> int:
         """How many rows wait for a later epoch."""
-        return self._waiting_rows
+        return self._waiting.rows
 
     def position(self, chunk: int) -> dict[str, Any]:
         """Where a restart goes on after a chunk, as plain data."""
-        waiting = [piece.numbers for pieces in self._waiting.values() for piece in pieces]
+        waiting = self._waiting.ranges()
         read = max(self.rows_read, self._read_before)
-        begin = min((int(numbers.min()) for numbers in waiting), default=read)
+        begin = min((first for first, _ in waiting), default=read)
         begin = min(begin, self._first_unread())
         done = np.ones(read - begin, np.bool_)
-        for numbers in waiting:
-            done[numbers - begin] = False
+        for first, end in waiting:
+            done[first - begin : end - begin] = False
         self._keep_unread(done, begin)
         mark, skip = self._mark(begin)
         return {
@@ -292,6 +296,7 @@ class Capture:
         """Read no more."""
         if self._inbox is not None:
             self._inbox.close()
+        self._waiting.close()
 
 
 def _packed(done: Bools) -> str:

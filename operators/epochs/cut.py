@@ -98,7 +98,9 @@ def every(
 
 
 def on_change(on: On) -> OnChange:
-    """A chunk is a stretch of rows with the same value in the column `on`.
+    """A chunk is an object: a stretch of rows with the same value in the column `on`.
+
+    An epoch is one object of all streams; a stream that lacks it has an empty chunk.
 
     >>> str(on_change("graph_id"))
     "on_change('graph_id')"

@@ -6,7 +6,7 @@
 A cutter numbers the chunks of one stream, upward, and says below which number all have come:
 
     count       number = rows before / n          complete when the next row has another number
-    on_change   number = changes so far           the same
+    on_change   number = changes so far           the same (`matching.py`)
     every       number = floor(value / width)     complete when the declared order says so
 
 What it knows is plain data, so that a commit can keep it and a restart cuts the same chunks.
@@ -24,7 +24,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from matwin.frontier import Frontier, ReadAheadFrontier, frontier_of
 from matwin.hints import did_you_mean
@@ -35,14 +34,14 @@ from matwin.storage.names import listed
 from matwin.storage.units import in_units, unit_nanoseconds
 from matwin.streams import Stream
 
-from .cut import Bounds, Count, Cut, Every, OnChange, column_of
+from .cut import Bounds, Count, Every, column_of
 
 EXACT = 2.0**53
 """Beyond it not every whole number is a float, and two ranges would be one."""
 
 
 class Piece(NamedTuple):
-    """Rows of one chunk, with their numbers in the stream."""
+    """Rows of one chunk, by the stream's own count, with their numbers in the stream."""
 
     chunk: int
     rows: pa.RecordBatch
@@ -54,6 +53,9 @@ class Cutter(ABC):
 
     is_by_value: ClassVar[bool] = False
     """Whether a row's own value says its chunk, so that ranges without rows are chunks."""
+
+    shift = 0
+    """What is added to the number of a piece to have the number of its chunk."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -155,52 +157,6 @@ class CountCutter(InTurn):
         return Bounds(chunk * self._rows, (chunk + 1) * self._rows)
 
 
-class ChangeCutter(InTurn):
-    """A chunk for each stretch of equal values; null equals null."""
-
-    def __init__(self, name: str, cut: OnChange, schema: pa.Schema) -> None:
-        super().__init__(name)
-        self._column = _checked(column_of(cut, name), schema, name)
-        self._last: pa.Array | None = None
-        self._values: dict[int, object] = {}
-
-    def pieces(self, rows: pa.RecordBatch, numbers: Int64s) -> list[Piece]:
-        if not rows.num_rows:
-            return []
-        column = _plain(rows.column(self._column))
-        before = column if self._last is None else pa.concat_arrays([self._last, column])
-        places = np.flatnonzero(_changes(before)) + (self._last is None)
-        self._last = column.slice(rows.num_rows - 1, 1)
-        found = self._cut_at(rows, numbers, places.tolist())
-        for piece in found:
-            value = piece.rows.column(self._column)[0].as_py()
-            self._values.setdefault(piece.chunk, value)
-        return found
-
-    def close(self, chunk: int) -> None:
-        if self.number <= chunk:
-            self.number, self._last = chunk + 1, None
-
-    def bounds(self, chunk: int) -> Bounds:
-        self._values = {c: value for c, value in self._values.items() if c >= chunk}
-        return Bounds(value=self._values.get(chunk))
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _changes(column: pa.Array) -> Bools:
-    """Which rows, from the second on, differ from the row before."""
-    if len(column) < 2:
-        return np.zeros(0, np.bool_)
-    before, after = column.slice(0, len(column) - 1), column.slice(1)
-    same = pc.equal(before, after).fill_null(False)
-    both_null = pc.and_(before.is_null(), after.is_null())
-    both: Bools = pc.or_(same, both_null).to_numpy(zero_copy_only=False)
-    return ~both
-
-
 class RangeCutter(Cutter):
     """A chunk for each range of a column; the stream's declared order says what is complete."""
 
@@ -208,7 +164,7 @@ class RangeCutter(Cutter):
 
     def __init__(self, name: str, cut: Every, stream: Stream) -> None:
         super().__init__(name)
-        self._column = _checked(column_of(cut, name), stream.schema, name)
+        self._column = checked_column(column_of(cut, name), stream.schema, name)
         self.field = stream.schema.field(self._column)
         if not is_numeric(self.field.type):
             raise InputError(
@@ -444,7 +400,8 @@ def _grouped(rows: pa.RecordBatch, numbers: Int64s, chunks: Int64s) -> list[Piec
     ]
 
 
-def _checked(column: str, schema: pa.Schema, name: str) -> str:
+def checked_column(column: str, schema: pa.Schema, name: str) -> str:
+    """The column that a stream is cut by; refused where it is not there."""
     if column not in schema.names:
         near = did_you_mean(column, schema.names)
         raise InputError(
@@ -452,18 +409,3 @@ def _checked(column: str, schema: pa.Schema, name: str) -> str:
             f"{listed(schema.names)}"
         )
     return column
-
-
-def cutter_of(cut: Cut, name: str, stream: Stream) -> Cutter:
-    """What divides a stream's rows."""
-    match cut:
-        case Count():
-            return CountCutter(name, cut)
-        case OnChange():
-            return ChangeCutter(name, cut, stream.schema)
-        case Every():
-            return RangeCutter(name, cut, stream)
-    raise InputError(
-        f"cut={cut!r} is not a cut; give cut.count(n), cut.every(width, on=column) or "
-        "cut.on_change(column)"
-    )

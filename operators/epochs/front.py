@@ -23,10 +23,12 @@ from matwin.streams import Stream, stream
 from .capture import Capture
 from .chunks import ChunkWindow
 from .continuous import ContinuousQuery, Status
-from .cut import Cut
-from .cutter import cutter_of
+from .cut import Count, Cut, Every, OnChange
+from .cutter import CountCutter, Cutter, RangeCutter
 from .durable import StateFolder
 from .living import living
+from .matching import ChangeCutter
+from .objects import check_alike
 from .query import Bound, Query, Windows
 from .sinks import Nowhere, Sink
 
@@ -57,6 +59,9 @@ def prepared(
         name: Capture(name, each.within(share), cutter_of(cut, name, each), bell, waiting)
         for name, each in streams.items()
     }
+    by_object = [c.objects for c in captures.values() if isinstance(c.cutter, ChangeCutter)]
+    if by_object:
+        check_alike((cutter.name, cutter.field) for cutter in by_object)
     for capture in captures.values():
         capture.goes_on = _goes_on(unfinished, state)
     held = _tables(tables or {}, streams)
@@ -116,6 +121,21 @@ def _streams(sources: object) -> dict[str, Stream]:
 def _stream(data: object, name: str) -> Stream:
     found = data if isinstance(data, Stream) else stream(data, name=name)
     return found.called(name)
+
+
+def cutter_of(cut: Cut, name: str, stream: Stream) -> Cutter:
+    """What divides a stream's rows."""
+    match cut:
+        case Count():
+            return CountCutter(name, cut)
+        case OnChange():
+            return ChangeCutter(name, cut, stream)
+        case Every():
+            return RangeCutter(name, cut, stream)
+    raise InputError(
+        f"cut={cut!r} is not a cut; give cut.count(n), cut.every(width, on=column) or "
+        "cut.on_change(column)"
+    )
 
 
 def _tables(tables: Mapping[str, object], streams: Mapping[str, object]) -> dict[str, Held]:

@@ -25,7 +25,7 @@ from proofs import tried
 from support import amount_of
 
 import matwin
-from matwin.operators.epochs import align
+from matwin.operators.epochs import align, capture, objects
 from matwin.storage.errors import InputError, OrderError
 
 EMPTY = pa.table({"nothing": pa.array([], pa.int64())})
@@ -132,16 +132,78 @@ def plain_count(sizes: dict[str, int], rows: int) -> Epochs:
     ]
 
 
-def plain_on_change(streams: dict[str, list[Any]]) -> Epochs:
-    parts: dict[str, list[list[int]]] = {}
-    for name, values in streams.items():
-        found = parts[name] = []
-        for row, value in enumerate(values):
-            if row == 0 or not same(values[row - 1], value):
-                found.append([])
-            found[-1].append(row)
-    most = max((len(found) for found in parts.values()), default=0)
-    return [{n: f[k] if k < len(f) else [] for n, f in parts.items()} for k in range(most)]
+Visits = list[tuple[Any, list[int]]]
+"""Stretches of equal values: the value, and its rows."""
+
+
+def visits_of(values: list[Any]) -> Visits:
+    found: Visits = []
+    for row, value in enumerate(values):
+        if row == 0 or not same(values[row - 1], value):
+            found.append((value, []))
+        found[-1][1].append(row)
+    return found
+
+
+def plain_on_change(
+    streams: dict[str, list[Any]], is_rising: bool = False
+) -> tuple[Epochs, dict[str, int]]:
+    """The rows of each stream in the epoch of each object, and the late rows; from whole lists."""
+    ahead = {name: visits_of(values) for name, values in streams.items()}
+    passed: dict[str, list[Any]] = {name: [] for name in streams}
+    late = dict.fromkeys(streams, 0)
+    epochs: Epochs = []
+    upto: list[Any] = []
+    while any(ahead.values()):
+        there = [name for name in streams if ahead[name]]
+        if is_rising:
+            chosen = min(ahead[name][0][0] for name in there)
+        else:
+            chosen = next((ahead[n][0][0] for n in there if may_be_next(n, ahead)),
+                          ahead[there[0]][0][0])  # fmt: skip
+        members = [n for n in there if same(ahead[n][0][0], chosen)] or there[:1]
+        if not is_rising:
+            is_late = len(streams) > 1 and all(within(chosen, passed[n]) for n in members)
+        else:
+            is_late = bool(upto) and chosen <= upto[-1]
+        taken = {n: ahead[n].pop(0)[1] if n in members else [] for n in streams}
+        if is_late:
+            for name in members:
+                late[name] += len(taken[name])
+            continue
+        for name in streams:
+            passed[name] = [v for v in passed[name] if not same(v, chosen)]
+            passed[name] += [chosen] if name not in members else []
+        upto.append(chosen)
+        epochs.append(taken)
+    return epochs, late
+
+
+def within(value: Any, among: list[Any]) -> bool:
+    return any(same(value, other) for other in among)
+
+
+def may_be_next(name: str, ahead: dict[str, Visits]) -> bool:
+    """Whether no other stream's next object comes before this one's, nor before the same object
+    of another."""
+    mine = ahead[name][0][0]
+    alike = [n for n in ahead if n == name or (ahead[n] and same(ahead[n][0][0], mine))]
+    others = [n for n in ahead if ahead[n] and n not in alike]
+    return not any(is_behind(n, other, ahead) for n in alike for other in others)
+
+
+def is_behind(name: str, other: str, ahead: dict[str, Visits]) -> bool:
+    """Whether the other's next object comes first: by the nearest object that both have."""
+    names = list(ahead)
+    first, second = sorted((name, other), key=names.index)
+    a = [v for v, _ in ahead[first]][: objects.AHEAD]
+    b = [v for v, _ in ahead[second]][: objects.AHEAD]
+    common = [(max(i, j), i <= j, min(i, j), i, j)
+              for i, x in enumerate(a) for j, y in enumerate(b) if same(x, y)]  # fmt: skip
+    if not common:
+        return False
+    *_, i, j = min(common)
+    return (j == 0 and name == second) or (i == 0 and name == first)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -457,28 +519,200 @@ KINDS = {
 
 
 @st.composite
-def changing(draw: Any) -> tuple[dict[str, list[Any]], pa.DataType]:
+def changing(draw: Any) -> dict[str, Any]:
+    """Streams of the same objects, of which each lacks some, has some late, or others."""
     kind, value = KINDS[draw(st.sampled_from([*KINDS]))]
-    stretch = st.tuples(st.one_of(st.none(), value), st.integers(1, 4))
-    streams = draw(
-        st.dictionaries(st.sampled_from("ab"), st.lists(stretch, max_size=6), min_size=1)
+    objects_of = draw(st.lists(st.one_of(st.none(), value), max_size=8))
+    streams = {}
+    for name in draw(st.sampled_from(["a", "ab", "ab", "abc"])):
+        parts = [v for v in objects_of if draw(st.integers(0, 3))]
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            parts.insert(draw(st.integers(0, len(parts))), draw(st.one_of(st.none(), value)))
+        streams[name] = [v for v in parts for _ in range(draw(st.integers(1, 3)))]
+    return {
+        "kind": kind, "streams": streams, "late": draw(st.sampled_from(["drop", "drop", "error"])),
+        "places": draw(PLACES), "is_live": draw(st.booleans()), "is_rising": draw(st.booleans()),
+    }  # fmt: skip
+
+
+def changing_source(name: str, case: dict[str, Any], on: str | None) -> matwin.Stream:
+    values, kind = case["streams"][name], case["kind"]
+    plain = pa.array(values, kind.value_type if pa.types.is_dictionary(kind) else kind)
+    rows = pa.record_batch({
+        "v": plain.cast(kind), "id": pa.array(range(len(values)), pa.int64())
+    })  # fmt: skip
+    pieces = [None, *items(rows, case["places"], {}), None]
+    return matwin.stream(
+        iter(pieces), schema=rows.schema, live=case["is_live"], late=case["late"], on=on
     )
-    return {n: [v for v, k in parts for _ in range(k)] for n, parts in streams.items()}, kind
 
 
 @pytest.mark.proof("epochs: cuts against a plain loop")
-@given(case=changing(), places=PLACES, is_live=st.booleans())
-def test_changes(case: tuple[dict[str, list[Any]], Any], places: list[int], is_live: bool) -> None:
+@given(case=changing())
+def test_changes(case: dict[str, Any]) -> None:
+    """Objects are brought together, whatever the batches were and whoever was read first."""
     tried()
-    streams, kind = case
-    sources = {}
-    for name, values in streams.items():
-        ids = pa.array(range(len(values)), pa.int64())
-        plain = pa.array(values, kind.value_type if pa.types.is_dictionary(kind) else kind)
-        rows = pa.record_batch({"v": plain.cast(kind), "id": ids})
-        sources[name] = live_source(rows, places, is_live)
+    expected, late = plain_on_change(case["streams"])
+    sources = {name: changing_source(name, case, None) for name in case["streams"]}
+    if case["late"] == "error" and any(late.values()):
+        with pytest.raises(OrderError, match="late"):
+            run(sources, cut=matwin.cut.on_change("v"))
+        return
     ran = run(sources, cut=matwin.cut.on_change("v"))
-    assert ran.epochs == plain_on_change(streams)
+    assert ran.epochs == expected
+    assert ran.late == late
+
+
+@pytest.mark.proof("epochs: cuts against a plain loop")
+@given(case=changing())
+def test_rising_objects(case: dict[str, Any]) -> None:
+    """Where objects are declared to rise, the least comes first, and null is none."""
+    tried()
+    kind = case["kind"]
+    if not objects.can_rise(kind):
+        return
+    streams = case["streams"]
+    for name, values in streams.items():
+        if case["is_rising"]:
+            streams[name] = sorted(v for v in values if v is not None)
+    usual = {n: [(r, v) for r, v in enumerate(vs) if v is not None] for n, vs in streams.items()}
+    epochs, late = plain_on_change({n: [v for _, v in vs] for n, vs in usual.items()}, True)
+    expected = [{n: [usual[n][k][0] for k in rows] for n, rows in e.items()} for e in epochs]
+    sources = {name: changing_source(name, case, "v") for name in streams}
+    if case["late"] == "error" and any(late.values()):
+        with pytest.raises(OrderError, match="late"):
+            run(sources, cut=matwin.cut.on_change("v"))
+        return
+    ran = run(sources, cut=matwin.cut.on_change("v"))
+    assert ran.epochs == expected
+    assert ran.late == late
+    assert ran.rejected == {n: sum(v is None for v in vs) for n, vs in streams.items()}
+
+
+def both(a: list[Any], b: list[Any], **options: Any) -> list[tuple[Any, Any]]:
+    """The objects of both streams in each epoch."""
+
+    def rows(values: list[Any], name: str) -> matwin.Stream:
+        return matwin.stream(
+            pa.table({"v": values, "id": range(len(values))}), name=name, **options
+        )
+
+    ran = run({"a": rows(a, "a"), "b": rows(b, "b")}, cut=matwin.cut.on_change("v"))
+    return [(a[e["a"][0]] if e["a"] else None, b[e["b"][0]] if e["b"] else None)
+            for e in ran.epochs]  # fmt: skip
+
+
+def test_an_object_that_one_stream_lacks() -> None:
+    assert both([1, 2, 3], [1, 3]) == [(1, 1), (2, None), (3, 3)]
+    assert both([1, 3], [1, 2, 3]) == [(1, 1), (None, 2), (3, 3)]
+    assert both(["x", "y", "z"], ["x", "z"]) == [("x", "x"), ("y", None), ("z", "z")]
+    assert both([1, 2, 5], [1, 4, 5]) == [(1, 1), (2, None), (None, 4), (5, 5)]
+
+
+def test_visits_to_the_same_object() -> None:
+    assert both([1, 2, 1], [1, 2, 1]) == [(1, 1), (2, 2), (1, 1)]
+    assert both([1, 2, 1, 2], [2, 1, 2]) == [(1, None), (2, 2), (1, 1), (2, 2)]
+
+
+def test_an_object_that_is_late() -> None:
+    with pytest.raises(OrderError, match=r"b: row 2 is late: its 'v' is 2"):
+        both([1, 2, 3], [1, 3, 2])
+    assert both([1, 2, 3], [1, 3, 2], late="drop") == [(1, 1), (2, None), (3, 3)]
+
+
+def test_rising_objects_wait_for_nobody() -> None:
+    """Two streams that have nothing in common, and never end: nothing is read ahead."""
+
+    def endless(first: int) -> Iterator[Any]:
+        for number in range(first, 10**9, 2):
+            taken[first] = number
+            yield {"v": number, "id": number}
+
+    taken: dict[int, int] = {}
+    sources = {name: matwin.stream(endless(first), schema=SCHEMA, on="v", live=False)
+               for first, name in enumerate("ab")}  # fmt: skip
+    with matwin.continuous_query(
+        lambda windows: EMPTY, sources, cut=matwin.cut.on_change("v")
+    ) as query:
+        assert [epoch.bounds.value for epoch, _ in zip(query, range(100), strict=False)] == list(
+            range(100)
+        )
+    assert max(taken.values()) < 110
+
+
+def test_objects_that_two_streams_do_not_share_are_looked_for_so_far() -> None:
+    """Without a declared order: AHEAD objects, then they are missing."""
+    odd, even = list(range(1, 400, 2)), list(range(0, 400, 2))
+    found = both(odd, even)
+    assert sorted(a for a, _ in found if a is not None) == odd
+    assert sorted(b for _, b in found if b is not None) == even
+
+
+@given(case=changing())
+def test_what_is_read_ahead_is_put_down(case: dict[str, Any]) -> None:
+    expected, late = plain_on_change(case["streams"])
+    sources = {name: changing_source(name, {**case, "late": "drop"}, None)
+               for name in case["streams"]}  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capture, "HELD_PORTIONS", 0)
+        ran = run(sources, cut=matwin.cut.on_change("v"))
+    assert (ran.epochs, ran.late) == (expected, late)
+
+
+def test_large_objects_that_two_streams_do_not_share_stay_on_disk() -> None:
+    """Eight objects of 1 MB wait for one that both have, in a query of 1 MiB."""
+
+    def endless(numbers: list[int]) -> Iterator[pa.RecordBatch]:
+        for number in numbers:
+            for _ in range(16):
+                yield pa.record_batch({"v": [number] * 4096, "id": range(4096)})
+
+    held = []
+    objects_of = {"a": [*range(8), 99], "b": [*range(10, 18), 99]}
+    sources = {n: matwin.stream(endless(found), live=False) for n, found in objects_of.items()}
+    query = matwin.continuous_query(
+        lambda windows: EMPTY, sources, cut=matwin.cut.on_change("v"), memory="1MiB",
+        progress=lambda _: held.append(
+            max(c._waiting.held_bytes for c in query._captures.values())
+        ),
+    )  # fmt: skip
+    assert [epoch.bounds.value for epoch in query] == [*range(8), *range(10, 18), 99]
+    assert max(held) < 1.2e6
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(pa.int8(), pa.uint64()), (pa.int64(), pa.float32()), (pa.date32(), pa.date64()),
+     (pa.timestamp("s"), pa.timestamp("ns")), (pa.duration("ms"), pa.duration("us")),
+     (pa.string(), pa.dictionary(pa.int8(), pa.large_string())), (pa.binary(), pa.large_binary()),
+     (pa.decimal128(25, 2), pa.int32())],
+)  # fmt: skip
+def test_objects_of_other_widths_and_units(a: pa.DataType, b: pa.DataType) -> None:
+    def rows(values: list[int], kind: pa.DataType) -> pa.Table:
+        plain: Any = pa.array(values, pa.int64())
+        if pa.types.is_temporal(kind):  # seconds, or days
+            seconds = [v * 86_400 for v in values]
+            plain = pa.array(seconds, pa.duration("s") if pa.types.is_duration(kind)
+                             else pa.timestamp("s"))  # fmt: skip
+        elif objects.kind_of(kind) != "numbers":
+            plain = plain.cast(pa.string())
+        if pa.types.is_dictionary(kind):
+            plain = plain.cast(kind.value_type).dictionary_encode()
+        return pa.table({"v": plain.cast(kind), "id": range(len(values))})
+
+    ran = run({"a": rows([1, 2, 3], a), "b": rows([1, 3], b)}, cut=matwin.cut.on_change("v"))
+    assert ran.epochs == [{"a": [0], "b": [0]}, {"a": [1], "b": []}, {"a": [2], "b": [1]}]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(pa.int64(), pa.string()), (pa.timestamp("s"), pa.timestamp("s", "UTC")),
+     (pa.date32(), pa.timestamp("s")), (pa.string(), pa.binary()), (pa.bool_(), pa.int8())],
+)  # fmt: skip
+def test_objects_that_are_never_the_same(a: pa.DataType, b: pa.DataType) -> None:
+    sources = {n: pa.table({"v": pa.array([], kind)}) for n, kind in (("a", a), ("b", b))}
+    with pytest.raises(InputError, match=r"are never the same object; cast one of them"):
+        matwin.continuous_query(lambda _: EMPTY, sources, cut=matwin.cut.on_change("v"))
 
 
 def test_nan_is_another_object_each_time() -> None:
@@ -563,6 +797,35 @@ def test_who_was_silent_too_long_is_late() -> None:
         else:
             assert found == [[0], [], [], [2]]
             assert query.status.late == {"a": 0, "b": 1}
+
+
+def test_an_object_that_goes_on_after_a_silence_is_late() -> None:
+    """Its epoch was over for the others; alone, it is another visit."""
+
+    def silent_for_a_while() -> Iterator[Any]:
+        yield row(1, 0)
+        while not is_closed:
+            time.sleep(0.001)
+            yield None
+        yield row(1, 1)
+        yield row(3, 2)
+
+    talking = [row(1, 0), row(2, 1), row(3, 2)]
+    for others, expected in (
+        ({"a": talking_stream(talking)}, [[0], [], [2]]), ({}, [[0], [1], [2]]),
+    ):  # fmt: skip
+        is_closed: list[int] = []
+        query = matwin.continuous_query(
+            lambda windows: windows.newest("b").to_arrow(),
+            {**others, "b": matwin.stream(silent_for_a_while(), schema=SCHEMA, late="drop")},
+            cut=matwin.cut.on_change("v"), idle_after="20ms",
+        )  # fmt: skip
+        found = []
+        for epoch in query:
+            found.append(epoch.result.to_arrow()["id"].to_pylist())
+            is_closed.append(1)
+        assert found == expected
+        assert query.status.late["b"] == bool(others)
 
 
 def test_a_silent_first_stream_does_not_keep_its_beginning_to_itself() -> None:

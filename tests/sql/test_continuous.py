@@ -115,3 +115,20 @@ def test_streams_that_are_cut_differently_are_refused() -> None:
     query = "select 1 from stream(p, 'CUT ON ts BY 60') a, stream(q, 'CUT ON ts BY 30') b"
     with pytest.raises(matwin.InputError, match="all streams of a query are cut alike"):
         matwin.sql(query, p=PACKETS, q=LATER)
+
+
+def test_objects_are_brought_together() -> None:
+    """One stream lacks an object: its chunk is empty, and what follows stays aligned."""
+
+    def seen(objects: list[int]) -> pa.Table:
+        return pa.table({"obj": objects, "id": range(len(objects))})
+
+    query = "select {} from stream(a, 'CUT ON obj') a {} join stream(b, 'CUT ON obj') b using (obj)"
+    a, b = seen([1, 1, 2, 3]), seen([1, 3, 3])
+    both: Any = matwin.sql(query.format("obj, a.id x, b.id y", ""), a=a, b=b)
+    rows = [sorted(e.result.to_arrow().to_pylist(), key=str) for e in both.epochs()]
+    assert [[(r["obj"], r["x"], r["y"]) for r in found] for found in rows] == [
+        [(1, 0, 0), (1, 1, 0)], [], [(3, 3, 1), (3, 3, 2)],
+    ]  # fmt: skip
+    left: Any = matwin.sql(query.format("a.obj, b.id y", "left"), a=a, b=b)
+    assert [e.report.rows_out for e in left.epochs()] == [2, 1, 2]
