@@ -93,7 +93,9 @@ class Contest:
         self._question = question
         self.ties = ties
         measured = [at for at, a in enumerate(question.attributes) if a.order.measure]
-        self._firsts = [measured.index(place) for place in self.ties.places]
+        places = [measured.index(place) for place in self.ties.places]
+        self.firsts = np.array(places, np.int64)
+        """The keys that decide first between equally good pairs."""
         self._is_swapped = probe == "right"
         orders = [(at, a.order) for at, a in enumerate(question.attributes)]
         self._keys = {at: order.measure.keys() for at, order in orders if order.measure}
@@ -197,9 +199,9 @@ class Contest:
         ties = self.ties
         if ties.are_kept or not has_several(found.probe):
             return found
-        if self._firsts:
+        if len(self.firsts):
             keys = self._plain(found)
-            firsts = [keys[:, at] for at in self._firsts]
+            firsts = [keys[:, at] for at in self.firsts]
             found = found.take(least_of_each([found.probe], firsts, is_one=False))
         if ties.end is None or self._compares:  # what has no number may be as good, or neither
             return found
@@ -212,7 +214,7 @@ class Contest:
         if self.ties.end is None or not has_several(found.probe):
             return found
         keys = self._plain(found)
-        ranks = [*(keys[:, at] for at in self._firsts), *self._ranks(found)]
+        ranks = [*(keys[:, at] for at in self.firsts), *self._ranks(found)]
         return found.take(least_of_each([found.probe], ranks, is_one=True))
 
     def _plain(self, found: Candidates) -> Int64s:

@@ -97,8 +97,8 @@ class Judge:
                 base.cells, base.ints, base.floats, pieces,
                 down, up, self.terms.int_bounds, self.terms.float_bounds,
                 self.terms.kinds, self.terms.columns, self.terms.nonzero_ints,
-                self.terms.nonzero_floats, mode, is_nearest, strips.FEW_ROWS,
-                first, limit, *orders, out_probe, out_base, out_keys,
+                self.terms.nonzero_floats, contest.firsts, base.ranks, mode, is_nearest,
+                strips.FEW_ROWS, first, limit, *orders, out_probe, out_base, out_keys,
             )  # fmt: skip
             if needed:
                 room = needed
@@ -108,7 +108,7 @@ class Judge:
                 found = contest.evaluated(found, *rows, self.stored)
                 found = contest.best(contest.ranked(found, probe.order, base.ranks))
             elif self.mode == "best":
-                found = contest.kept(contest.ranked(found, probe.order, base.ranks))
+                found = contest.ranked(found, probe.order, base.ranks)
             yield Found(first, following, found)
             first, room = following, capacity
 

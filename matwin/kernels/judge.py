@@ -14,6 +14,9 @@ comes in three parts of one sign); floats as ``lo <= r - l <= hi`` in float64.  
 compares are ``int64`` whatever the type: a distance of integers as an unsigned number with its top
 bit flipped, a float by its bits, which ascend with it when it is not negative.
 
+Of the best ones those go at once that the rule for ties can't keep (`ties`): of a thousand equal
+rows one is written.
+
 The loop stops before the output is full and says at which row to go on, so that the space for
 results is bounded; where one row's own results need more than all of it, it says how much.
 """
@@ -47,6 +50,7 @@ def judge(
     base_cells: Int64s, base_ints: Int64s, base_floats: Float64s, base_pieces: Int64s,
     down: Int64s, up: Int64s, int_bounds: Int64s, float_bounds: Float64s,
     kinds: Int64s, columns: Int64s, nonzero_ints: Int64s, nonzero_floats: Int64s,
+    firsts: Int64s, base_ranks: Int64s,
     mode: Int, is_nearest: Int, few_rows: Int,
     first: Int, limit: Int, order_first: Int, order_last: Int,
     out_probe: Int64s, out_base: Int64s, out_keys: Int64s,
@@ -109,12 +113,75 @@ def judge(
                 columns, keys,
             )  # fmt: skip
             count = best_first(keys, found, count)
+            if len(firsts) > 0 and count > 1:
+                count = _foremost(keys, found, count, firsts)
+            if base_ranks.shape[1] > 0 and count > 1:
+                count = _one_of_equals(keys, found, count, base_ranks, probe_order[row])
         if written + count > len(out_probe):
             return row, written, count if written == 0 else 0
         key_count = len(kinds) if mode == BEST and len(out_keys) > 0 else 0
         _put(row, found, keys, count, key_count, written, out_probe, out_base, out_keys)
         written += count
     return limit, written, 0
+
+
+@kernel
+def _foremost(keys: Int64s, found: Int64s, count: Int, firsts: Int64s) -> Int:
+    """Move the pairs that are best in the first attributes to the front; how many they are."""
+    for i in range(len(firsts)):
+        column = firsts[i]
+        least = keys[0, column]
+        for k in range(count):
+            least = min(least, keys[k, column])
+        kept = np.int64(0)
+        for k in range(count):
+            if keys[k, column] == least:
+                _move(keys, found, k, kept)
+                kept += 1
+        count = kept
+    return count
+
+
+@kernel
+def _one_of_equals(keys: Int64s, found: Int64s, count: Int, ranks: Int64s, order: Int) -> Int:
+    """Of pairs with the same keys the one that comes first, in front; how many they are."""
+    kept = np.int64(0)
+    for k in range(count):
+        same = np.int64(-1)
+        for j in range(kept):
+            is_same = True
+            for i in range(keys.shape[1]):
+                is_same &= keys[j, i] == keys[k, i]
+            if is_same:
+                same = np.int64(j)
+                break
+        if same < 0:
+            _move(keys, found, k, kept)
+            kept += 1
+        elif _comes_before(ranks, found[k], found[same], order):
+            found[same] = found[k]
+    return kept
+
+
+@kernel
+def _comes_before(ranks: Int64s, one: Int, other: Int, order: Int) -> Int:
+    """By the last rank; where there are two, of a probe row with this order key first what is not
+    after it, then what is nearer (`ties.Ties.of_pairs`)."""
+    if ranks.shape[1] > 1 and ranks[one, 0] != ranks[other, 0]:
+        here, there = ranks[one, 0], ranks[other, 0]
+        if (here > order) != (there > order):
+            return here <= order
+        return here < there if here > order else here > there
+    last = ranks.shape[1] - 1
+    return ranks[one, last] < ranks[other, last]
+
+
+@kernel
+def _move(keys: Int64s, found: Int64s, source: Int, to: Int) -> None:
+    if source != to:
+        for i in range(keys.shape[1]):
+            keys[to, i] = keys[source, i]
+        found[to] = found[source]
 
 
 @kernel

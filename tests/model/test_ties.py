@@ -83,3 +83,17 @@ def test_every_row_of_a_live_stream_comes_once(form: Any, tolerance: int, ties: 
     ).to_arrow()
     once_each(found, left.num_rows)
     assert found.sort_by("a").equals(matwin.asof_join(left, right, **asked).to_arrow())
+
+
+@pytest.mark.parametrize("on", [{"t": 1}, {"t": 1, "x": 4}])
+@pytest.mark.parametrize("ties", ["first", "last", ("t", "first")])
+def test_ties_take_no_room(on: dict[str, Any], ties: Any) -> None:
+    """A row holds one match for each place on its frontier, however many thousands tie there."""
+    rows, few = 6000, 40
+    left = pa.table({"t": [0] * few, "x": [0] * few, "a": range(few)})
+    right = pa.table({"t": [0] * rows, "x": [0] * rows, "b": range(rows)})
+    found = matwin.bestmatch_join(left, right, on=on, ties=ties, how="left", **SMALL)
+    end = 0 if "first" in ties else rows - 1
+    assert found.to_arrow()["b"].to_pylist() == [end] * few
+    assert any(decision.startswith("pages") for decision in found.report.decisions)
+    assert not any("put down" in decision for decision in found.report.decisions)
