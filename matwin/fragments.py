@@ -17,7 +17,8 @@ in the types of its dataset, and null for those that it lacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,44 +30,103 @@ import pyarrow.dataset as ds
 import pyarrow.json as pa_json
 from pyarrow.fs import LocalFileSystem
 
-from .csv_file import Csv
-from .file import File, described_file
+from matwin.storage.machine import release_unused
+from matwin.storage.units import format_size
+
+from .csv_file import CSV_SAMPLE_BYTES, Csv, head, longest_row
+from .file import COMPRESSED, File, described_file
 from .files import with_columns
 from .formats import Ipc, Parquet
 from .places import Place
+from .shares import ReadShare
+
+BLOCK_BYTES_MIN, BLOCK_BYTES = 2**16, 2**20
+BLOCKS_AHEAD = 32
+
+_LONG_ROW = ("straddl", "Empty CSV file or block")
+"""What Arrow says of a row that is longer than a block; the latter where it is the header."""
 
 
 @dataclass(frozen=True)
-class DatasetCsv(Csv):
-    """A CSV file of a dataset, whose schema and format tell how it is read."""
+class DatasetText(Csv):
+    """A file of text in a dataset, whose schema and format tell how Arrow reads it in blocks.
+
+    Arrow reads 32 blocks ahead, so they are small, and grow where a row is longer than one.
+    """
 
     format: Any = None
 
-    def _opened(self, text: Any, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
+    @abstractmethod
+    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
+        """Arrow's reader of some columns, or of all where none are named."""
+
+    def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
+        block = max(BLOCK_BYTES_MIN, min(share.portion_bytes // 2, BLOCK_BYTES))
+        done = 0
+        while True:
+            try:
+                for batch in self._rest(columns, block, done):
+                    done += batch.num_rows
+                    yield batch
+                return
+            except pa.ArrowInvalid as e:
+                if not any(words in str(e) for words in _LONG_ROW):
+                    raise
+                block = self._larger(block, share)
+
+    def _rest(self, columns: Sequence[str], block: int, first: int) -> Iterator[pa.RecordBatch]:
+        """The rows from a number on."""
+        with self.place.text() as text, self._blocks(text, block, columns) as reader:
+            for batch in reader:
+                if first < batch.num_rows:
+                    yield batch.slice(first)
+                first = max(first - batch.num_rows, 0)
+
+    def _larger(self, block: int, share: ReadShare) -> int:
+        """A block for rows that are longer than this one, if the share has room for it."""
+        largest = share.whole_bytes // BLOCKS_AHEAD
+        if block < largest:
+            return min(2 * block, largest)
+        with self.place.text() as text:
+            size = longest_row(text)
+        raise share.refusal(
+            f"file {self.path!r}: a row takes {format_size(size)} and 32 of them are read ahead",
+            max(size, largest + 1) * BLOCKS_AHEAD,
+            "write it as Parquet",
+        )
+
+
+@dataclass(frozen=True)
+class DatasetCsv(DatasetText):
+    """A CSV file of a dataset."""
+
+    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
         options = self.format.default_fragment_scan_options
         reading, converting = copy(options.read_options), copy(options.convert_options)
         reading.block_size, reading.use_threads = block_bytes, False
         converting.column_types = {field.name: field.type for field in self.schema}
-        converting.include_columns = list(columns or ())
+        converting.include_columns = list(columns)
         parsing = self.format.parse_options
         return pa_csv.open_csv(text, reading, parsing, converting)
 
     def described(self) -> File:
-        found = super().described()
-        known = [field for field in self.schema if field.name in found.schema.names]
-        return replace(found, schema=pa.schema(known))
+        with self.place.text() as text, self._blocks(head(text), CSV_SAMPLE_BYTES, ()) as reader:
+            names = reader.schema.names
+        del reader
+        release_unused()  # the sample, which took several times its size
+        known = [field for field in self.schema if field.name in names]
+        hint = None if self.path.lower().endswith(COMPRESSED) else self.size
+        return replace(self, schema=pa.schema(known), bytes_hint=hint)
 
 
-@dataclass(frozen=True)
-class DatasetJson(DatasetCsv):
+class DatasetJson(DatasetText):
     """A file of JSON objects, which Arrow reads in blocks as it does CSV."""
 
-    def _opened(self, text: Any, block_bytes: int, columns: Sequence[str] | None = None) -> Any:
+    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
         options = self.format.default_fragment_scan_options
         reading, parsing = copy(options.read_options), copy(options.parse_options)
         reading.block_size, reading.use_threads = block_bytes, False
-        names = self.schema.names if columns is None else columns
-        parsing.explicit_schema = pa.schema([self.schema.field(name) for name in names])
+        parsing.explicit_schema = pa.schema([self.schema.field(name) for name in columns])
         parsing.unexpected_field_behavior = "ignore"
         return pa_json.open_json(text, reading, parsing)
 

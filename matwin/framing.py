@@ -10,20 +10,16 @@ Invariants:
 * The rows are the same however the bytes were cut on their way.
 * What can't be read is an `InputError` that names the source and the line (Arrow: the byte).
 * A line has at most `LINE_BYTES_MAX` bytes, an Arrow message what the source may hold as a whole.
-
-Quotes in CSV are as RFC 4180 has them: a field with a quote in it is quoted itself.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -31,6 +27,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 from matwin.storage.units import format_size
 
+from .csv_values import Values, header_of, read_records
 from .growing import Lines
 from .hints import did_you_mean
 from .ipc_layout import (
@@ -45,6 +42,7 @@ from .ipc_layout import (
 )
 from .jsonl import SAMPLE_LINES, Reading, check_length, schema_of
 from .reading import checked_schema, first_line, guarded
+from .records import Records
 from .shares import ReadShare
 from .sources import fitted
 
@@ -162,12 +160,14 @@ class CsvFramer(Framer):
     def __init__(self, where: str, framing: Framing, share: ReadShare) -> None:
         super().__init__(where, framing, share)
         self._delimiter = "\t" if framing.format == "tsv" else ","
+        self._values = Values(self._delimiter, framing.schema, framing.schema.names)
         self._names: list[str] | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._rest: list[bytes] = []
-        self._rest_bytes = self._quotes = 0
+        self._rest_bytes = 0
+        self._records = Records(self._delimiter)
 
     @property
     def has_half(self) -> bool:
@@ -182,13 +182,11 @@ class CsvFramer(Framer):
         self._forget()
 
     def add(self, data: bytes) -> list[Frame]:
-        ends = self._ends(data)
-        if self._names is None and len(ends):  # the header by itself: the rest is parsed below it
-            head, rest = data[: ends[0]], data[ends[0] :]
-            self._head(b"".join([*self._rest, head]))
+        first, whole = self._records.cut(data)
+        if self._names is None and first:  # the header by itself: the rest is parsed below it
+            self._head(b"".join([*self._rest, data[:first]]))
             self._forget()
-            return self.add(rest) if rest else []
-        whole = int(ends[-1]) if len(ends) else 0
+            return self.add(data[first:]) if data[first:] else []
         text = b"".join([*self._rest, data[:whole]]) if whole else b""
         if whole:
             self._rest, self._rest_bytes = [], 0
@@ -205,16 +203,6 @@ class CsvFramer(Framer):
                 self._head(text)
             return []
         return self._frames(text) if text else []
-
-    def _ends(self, data: bytes) -> Any:
-        """Behind each newline that ends a record."""
-        found = np.frombuffer(data, np.uint8)
-        ends = found == ord("\n")
-        if b'"' in data or self._quotes:
-            inside = (self._quotes + np.cumsum(found == ord('"'))) & 1
-            ends &= inside == 0
-            self._quotes = int(inside[-1]) if len(inside) else self._quotes
-        return np.flatnonzero(ends) + 1
 
     def _head(self, text: bytes) -> None:
         self._names = header_of(text, self._delimiter, self.where)
@@ -239,7 +227,7 @@ class CsvFramer(Framer):
         place, line = self.place, self.line
         assert self._names is not None
         try:
-            rows = csv_table(text, self._delimiter, self._names, self.framing.schema)
+            rows = self._values.table(text, self._names).cast(self.framing.schema)
         except pa.ArrowException as e:
             raise self._explained(text, str(first_line(e))) from e
         self.place += len(text)
@@ -251,9 +239,9 @@ class CsvFramer(Framer):
         found = _ROW.search(error)
         line, column = self.line + 1, ""
         if found is not None:
-            line += _lines_before(text, int(found["row"]))
+            assert self._names is not None
+            line += _lines_before(text, int(found["row"]), empty_is_row=len(self._names) == 1)
             if found["column"] is not None:
-                assert self._names is not None
                 column = f"column {self._names[int(found['column'])]!r}: "
             error = error[found.end() :]
         return InputError(
@@ -262,49 +250,17 @@ class CsvFramer(Framer):
         )
 
 
-def _lines_before(text: bytes, row: int) -> int:
-    """The lines before a record; records count from 1, and empty lines are none."""
+def _lines_before(text: bytes, row: int, *, empty_is_row: bool) -> int:
+    """The lines before a record; records count from 1."""
     begin = quotes = 0
     for number, part in enumerate(text.split(b"\n")):
         if quotes == 0:
             begin = number
-            row -= bool(part.strip(b"\r"))
+            row -= empty_is_row or bool(part.strip(b"\r"))
         quotes = (quotes + part.count(b'"')) & 1
         if row == 0:
             break
     return begin
-
-
-def header_of(text: bytes, delimiter: str, where: str) -> list[str]:
-    """The names in a header line."""
-    try:
-        table = pa_csv.read_csv(
-            io.BytesIO(text), parse_options=pa_csv.ParseOptions(delimiter=delimiter)
-        )
-    except pa.ArrowException as e:
-        raise InputError(f"{where}: line 1 is no header: {first_line(e)}") from e
-    checked_schema(table.schema, where)
-    return list(table.column_names)
-
-
-def csv_table(text: bytes, delimiter: str, names: list[str], schema: pa.Schema | None) -> pa.Table:
-    """The rows of records without a header; types come from the values unless they are given."""
-    convert = (
-        pa_csv.ConvertOptions()
-        if schema is None
-        else pa_csv.ConvertOptions(
-            column_types={f.name: f.type for f in schema}, include_columns=schema.names
-        )
-    )
-    rows = pa_csv.read_csv(
-        io.BytesIO(text),
-        read_options=pa_csv.ReadOptions(
-            column_names=names, use_threads=False, block_size=len(text) + 1
-        ),
-        parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=convert,
-    )
-    return rows if schema is None else rows.cast(schema)
 
 
 class ArrowFramer(Framer):
@@ -451,13 +407,12 @@ def _told_by_lines(data: bytes, where: str) -> pa.Schema | None:
 
 
 def _told_by_records(data: bytes, where: str, delimiter: str = ",") -> pa.Schema | None:
-    framing = Framing("csv", pa.schema([]), True)
-    ends = CsvFramer(where, framing, ReadShare.of(0))._ends(data)
-    if len(ends) < 2:
+    head, whole = Records(delimiter).cut(data)
+    if whole == head:
         return None
-    names = header_of(data[: ends[0]], delimiter, where)
+    names = header_of(data[:head], delimiter, where)
     try:
-        rows = csv_table(data[ends[0] : ends[-1]], delimiter, names, None)
+        rows = read_records(data[head:whole], delimiter, names, pa_csv.ConvertOptions())
     except pa.ArrowException as e:
         raise InputError(f"{where}: {first_line(e)}; mend it, or declare its columns") from e
     if not rows.num_rows:

@@ -13,7 +13,7 @@ eligible pairs; that is for small tables.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,18 +117,21 @@ def _in_order(
 
 
 @contextmanager
-def database_in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that reaches no file but its own overflow, and no variable of ours by name."""
+def database_in_memory(reads: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that reaches no file but its own overflow and those that it `reads`, and no
+    variable of ours by name."""
     base = Path(tempfile.gettempdir())
     sweep(base, _FOLDER)
     with new_folder(base, _FOLDER) as folder:
         duckdb = needed("duckdb")
         database = duckdb.connect(config={
-            "enable_external_access": "false", "python_enable_replacements": "false",
-            "temp_directory": str(folder),
+            "python_enable_replacements": "false", "temp_directory": str(folder),
         })  # fmt: skip
         try:
             with database:
+                if reads:
+                    database.execute("SET allowed_paths = ?", [list(reads)])
+                database.execute("SET enable_external_access = false")
                 database.execute("SET enable_progress_bar = false")
                 yield database
         except duckdb.Error as e:

@@ -30,6 +30,7 @@ from matwin.streams import Stream
 from .answer import Answer, ordered_answer
 from .answers import tell_answer
 from .compare import Difference, compare
+from .referee import table_of
 from .timed_answer import timed_answer
 from .verify_question import Wanted, wanted_of
 from .verify_sql import sql_of
@@ -149,10 +150,6 @@ def _of_updates(found: pa.Table, expected: pa.Table, *, cast: bool) -> Verificat
     weights = np.array([{"added": 1, "withdrawn": -1}.get(c, 0) for c in changes], np.int64)
     difference = compare(found.drop_columns([CHANGE]), expected, cast=cast, weights=weights)
     return Verification(int(weights.sum()), expected.num_rows, difference)
-
-
-def table_of(source: Source) -> pa.Table:
-    return pa.Table.from_batches(source.batches(), source.schema)
 
 
 def compared(

@@ -24,7 +24,8 @@ from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from .verify import Verification, compared, table_of, verifiable
+from .referee import table_of
+from .verify import Verification, compared, verifiable
 from .verify_question import asked_arguments
 from .window_answer import window_answer
 from .window_question import PlainQuestion

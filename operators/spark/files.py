@@ -28,12 +28,24 @@ FORMATS = {
     "json": "json", "jsonl": "json", "ndjson": "json",
 }  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4")
-_READ: dict[str, dict[str, Any]] = {
-    "csv": {"header": True, "inferSchema": True},
-    "tsv": {"header": True, "inferSchema": True, "sep": "\t"},
-    "json": {"inferTimestamp": True},
+_TABS = {"sep": "\t"}
+# By itself Spark reads a quoted "" as null and a doubled quote as two, and takes blanks off texts
+# that it writes.  What stands for null can't be in a file, so that "" is not it.
+_CSV_READ = {
+    "header": True,
+    "inferSchema": True,
+    "escape": '"',
+    "nullValue": "\0",
+    "emptyValue": "",
 }
-_WRITE: dict[str, dict[str, Any]] = {"csv": {"header": True}, "tsv": {"header": True, "sep": "\t"}}
+_CSV_WRITE = {
+    "header": True, "escape": '"', "ignoreLeadingWhiteSpace": False,
+    "ignoreTrailingWhiteSpace": False,
+}  # fmt: skip
+_READ: dict[str, dict[str, Any]] = {
+    "csv": _CSV_READ, "tsv": _CSV_READ | _TABS, "json": {"inferTimestamp": True},
+}  # fmt: skip
+_WRITE: dict[str, dict[str, Any]] = {"csv": _CSV_WRITE, "tsv": _CSV_WRITE | _TABS}
 
 
 def read(session: SparkSession, path: str, name: str, format: str | None = None) -> DataFrame:

@@ -17,6 +17,9 @@ import pytest
 from sparks import DRIVER_JAVA, cluster, needs_spark, same
 
 import matwin
+from matwin.operators.spark.files import read, written
+from matwin.sinks import write
+from matwin.sources import source_of
 from matwin.storage.errors import InputError
 from matwin.tools import spark_words
 from matwin.tools.cli import main
@@ -61,6 +64,26 @@ def spark() -> Any:
 def rows_of(folder: Path, kind: str = "parquet") -> pa.Table:
     """What Spark has written, without its marks."""
     return ds.dataset(str(folder), format=kind).to_table()
+
+
+# ── text ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_text_has_the_values_that_it_has_embedded(tmp_path: Path, spark: Any, suffix: str) -> None:
+    """Null and the empty text apart, quotes and blanks as they are, in what is read and written."""
+    texts = ["a", None, "", "NA", 'q"r', ' "x" ', "a,b\tc", " ", "\\", 'a\\"b']
+    table = pa.table({"t": range(10), "k": texts, "n": pa.array([None, *range(9)])})
+    path, out = str(tmp_path / f"a.{suffix}"), str(tmp_path / f"out.{suffix}")
+    write(table.to_reader(), path)
+    frame = read(spark, path, "left")
+    assert sorted(frame.collect()) == [tuple(row.values()) for row in table.to_pylist()]
+    assert written(frame, out, suffix, overwrites=False) == 10
+    for part in Path(out).glob("part-*.csv"):  # as Spark calls what has tabs, too
+        part.rename(part.with_suffix(f".{suffix}"))
+    source = source_of(out, "left")
+    found = pa.Table.from_batches(source.batches(), source.schema)
+    assert found.sort_by("t").to_pylist() == table.to_pylist()
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────
