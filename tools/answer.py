@@ -12,12 +12,10 @@ eligible pairs; that is for small tables.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.attributes import Attribute, KeyPair
+from matwin.operators.duckdb import first_lines, opened
 from matwin.question import Question
-from matwin.storage.alive import new_folder, sweep
 from matwin.storage.columns import Int64s, cast_columns, comparable
 from matwin.storage.errors import InputError, StoreError
 
-from .extras import needed
 from .verify_sql import (
     Kept,
     best_sql,
@@ -41,11 +38,6 @@ from .verify_sql import (
     kept_sql,
     pairs_sql,
 )
-
-if TYPE_CHECKING:
-    import duckdb
-
-_FOLDER = "matwin-verify-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +86,7 @@ def ordered_answer(
     return _in_order(left, right, question, pairs, groups)
 
 
-def _pairs(database: duckdb.DuckDBPyConnection, question: Question, chosen: str | None) -> pa.Table:
+def _pairs(database: Any, question: Question, chosen: str | None) -> pa.Table:
     """What comes out, as numbers of rows and distances."""
     distances = distances_sql(question) if question.distances else []
     columns = ", ".join(["left_row", "right_row", *distances])
@@ -117,26 +109,17 @@ def _in_order(
 
 
 @contextmanager
-def database_in_memory(reads: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that reaches no file but its own overflow and those that it `reads`, and no
-    variable of ours by name."""
-    base = Path(tempfile.gettempdir())
-    sweep(base, _FOLDER)
-    with new_folder(base, _FOLDER) as folder:
-        duckdb = needed("duckdb")
-        database = duckdb.connect(config={
-            "python_enable_replacements": "false", "temp_directory": str(folder),
-        })  # fmt: skip
+def database_in_memory(reads: Sequence[str] = ()) -> Iterator[Any]:
+    """A database of DuckDB's that knows what it is given and the files that it `reads`."""
+    with opened(threads=None, reads=reads) as database:
         try:
-            with database:
-                if reads:
-                    database.execute("SET allowed_paths = ?", [list(reads)])
-                database.execute("SET enable_external_access = false")
-                database.execute("SET enable_progress_bar = false")
-                yield database
-        except duckdb.Error as e:
-            reason = str(e).splitlines()[0]
-            raise StoreError(f"DuckDB has no answer to compare with: {reason}") from e
+            yield database.connection
+        except Exception as error:
+            if not database.is_foreign(error):
+                raise
+            told = database.shortage(error, "the verification")
+            reason = first_lines(error).splitlines()[0]
+            raise told or StoreError(f"DuckDB has no answer to compare with: {reason}") from error
 
 
 def plain_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -144,7 +127,7 @@ def plain_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _load(
-    database: duckdb.DuckDBPyConnection,
+    database: Any,
     left: pa.Table,
     right: pa.Table,
     question: Question,
@@ -186,9 +169,7 @@ def largest_of(rows: pa.Table, name: str) -> float:
     return max(abs(float(ends["min"])), abs(float(ends["max"])))
 
 
-def _add_buckets(
-    database: duckdb.DuckDBPyConnection, question: Question, widest: list[float]
-) -> bool:
+def _add_buckets(database: Any, question: Question, widest: list[float]) -> bool:
     """Give `l` and `r` buckets of the first attribute with a tolerance, if there can be any."""
     near = [(at, a) for at, a in enumerate(question.attributes) if a.is_constrained]
     width = _bucket_width(near[0][1], widest[near[0][0]]) if near else None
@@ -212,9 +193,7 @@ def _bucket_width(attribute: Attribute, largest: float) -> int | float | None:
     return width if width < 1e300 and largest + bound < 1e300 else None
 
 
-def create_table(
-    database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, columns: list[str]
-) -> None:
+def create_table(database: Any, name: str, rows: pa.Table, columns: list[str]) -> None:
     database.register("given", rows)
     database.execute(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM given")
     database.unregister("given")
@@ -271,7 +250,7 @@ def codes_of(values: pa.Array) -> pa.Array:
 
 
 def _eligible(
-    database: duckdb.DuckDBPyConnection,
+    database: Any,
     left: pa.Table,
     right: pa.Table,
     question: Question,
@@ -314,9 +293,7 @@ def _pair_values(
     return found[0], found[1]
 
 
-def _choose(
-    database: duckdb.DuckDBPyConnection, left: pa.Table, right: pa.Table, question: Question
-) -> bool:
+def _choose(database: Any, left: pa.Table, right: pa.Table, question: Question) -> bool:
     """Make `best` in Python where an order is a black box; whether it was."""
     if not question.black_boxes:
         return False

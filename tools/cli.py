@@ -30,8 +30,8 @@ from types import ModuleType
 from typing import TypeAlias
 
 import matwin
+from matwin import extras
 
-from . import extras
 from .commands import COMMANDS, GROUPS, Command, Words
 from .signals import Signals
 from .standard import prepare

@@ -6,19 +6,27 @@
 
 One connection lives as long as the query.  A stream's name stands for an object that DuckDB asks
 for rows anew in every scan, so that aggregates are under way before the chunk is cut, and a stream
-that is named twice gives the same rows twice.  DuckDB reaches nothing else: no file, no variable.
+that is named twice gives the same rows twice.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from matwin.operators.duckdb import (
+    EDGE_SHARE,
+    VECTOR_ROWS,
+    Database,
+    first_lines,
+    portions,
+    share_alone,
+)
 from matwin.operators.epochs.chunks import Stopped
 from matwin.operators.epochs.query import Chunks, Rows, Windows
 from matwin.operators.epochs.sinks import EPOCHS_TABLE, failures
@@ -27,13 +35,12 @@ from matwin.storage.alive import new_folder, sweep
 from matwin.storage.errors import InputError, MatwinError
 from matwin.storage.scratch import sync_file, sync_names
 
-from .answer import database_in_memory
-from .extras import needed
 from .verify_sql import quoted
 
-BATCH_ROWS = 65536
 _FOLDER = ".matwin-duckdb-"
 """Where a database is made."""
+SINK_BYTES = 2**26
+"""An epoch's rows go through a sink one after the other: more memory would not make it faster."""
 
 
 class Scanned:
@@ -67,10 +74,9 @@ class Sql:
 
     def __init__(self, text: str, names: Mapping[str, Chunks]) -> None:
         self._text, self._names = text, names
-        self._open = ExitStack()
         self._scanned: dict[str, Scanned] = {}
-        self._duckdb = needed("duckdb")
-        self._database: Any = None
+        self._database: Database | None = None
+        self._portion = 0
 
     def check(self, windows: Windows) -> None:
         """Refuse what is no SELECT, and names that are nobody's."""
@@ -80,22 +86,32 @@ class Sql:
             if name in windows:
                 raise InputError(f"windows: {name!r} is a stream's or a table's name already")
             windows.check(wanted)
-        self._database = self._open.enter_context(database_in_memory())
+        self._portion = windows.memory // EDGE_SHARE
+        self._database = Database(
+            memory=share_alone(windows.memory), scratch=windows.scratch, parts=2
+        )
         try:
-            statements = self._database.extract_statements(self._text)
-            if len(statements) != 1 or statements[0].type != self._duckdb.StatementType.SELECT:
+            statements = self._connection.extract_statements(self._text)
+            if len(statements) != 1 or statements[0].type.name != "SELECT":
                 raise InputError("the query is not one SELECT statement; give one question")
             self._register(windows)
-            self._database.sql(self._text)  # binds names and types; nothing is read
-        except self._duckdb.Error as e:
-            raise InputError(f"the query can't be asked: {_first_lines(e)}") from e
+            self._connection.sql(self._text)  # binds names and types; nothing is read
+        except Exception as e:
+            if not self._database.is_foreign(e):
+                raise
+            raise InputError(f"the query can't be asked: {first_lines(e)}") from e
+
+    @property
+    def _connection(self) -> Any:
+        assert self._database is not None
+        return self._database.connection
 
     def _register(self, windows: Windows) -> None:
         wanted = {name: Chunks(name) for name in windows} | dict(self._names)
         for name, chunks in wanted.items():
             schema = windows.source(chunks).schema
             self._scanned[name] = Scanned(chunks, schema)
-            self._database.register(name, self._scanned[name])
+            self._connection.register(name, self._scanned[name])
 
     def told(self) -> dict[str, str]:
         """The text."""
@@ -105,54 +121,57 @@ class Sql:
         """The epoch's answer, as DuckDB finds it."""
         for scanned in self._scanned.values():
             scanned.windows, scanned.error = windows, None
-        try:
-            reader = self._database.sql(self._text).to_arrow_reader(BATCH_ROWS)
-        except self._duckdb.Error as e:
-            raise self._meant(e) from e
-        return _Answer(reader, self)
+        with self._errors():
+            reader = self._connection.sql(self._text).to_arrow_reader(VECTOR_ROWS)
+        return _Answer(reader, self._portion, self._errors)
 
-    def _meant(self, error: BaseException) -> BaseException:
-        """What a failure of DuckDB is about: perhaps a failure of ours."""
-        ours = next((s.error for s in self._scanned.values() if s.error is not None), None)
-        if isinstance(ours, MatwinError | Stopped):
-            return ours
-        return InputError(f"the query failed: {_first_lines(error)}")
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """A failure of DuckDB as what it is about: perhaps a failure of ours."""
+        assert self._database is not None
+        try:
+            yield
+        except Exception as e:
+            if not self._database.is_foreign(e):
+                raise
+            ours = next((s.error for s in self._scanned.values() if s.error is not None), None)
+            if isinstance(ours, MatwinError | Stopped):
+                raise ours from e
+            raise self._database.meant(e) from e
 
     def interrupt(self) -> None:
         """Break off what DuckDB is doing; another thread may call it."""
-        self._database.interrupt()
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Close the connection."""
-        self._open.close()
+        if self._database is not None:
+            self._database.close()
 
 
 class _Answer:
     """DuckDB's rows; its errors become ours."""
 
-    def __init__(self, reader: pa.RecordBatchReader, sql: Sql) -> None:
-        self.schema, self._reader, self._sql = reader.schema, reader, sql
+    def __init__(
+        self, reader: pa.RecordBatchReader, portion_bytes: int,
+        errors: Callable[[], AbstractContextManager[None]],
+    ) -> None:  # fmt: skip
+        self.schema, self._reader = reader.schema, reader
+        self._portion, self._errors = portion_bytes, errors
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        found = portions(self._reader, self._portion)
         while True:
-            try:
-                batch = self._reader.read_next_batch()
-            except StopIteration:
+            with self._errors():
+                batch = next(found, None)
+            if batch is None:
                 return
-            except (pa.ArrowException, OSError, self._sql._duckdb.Error) as e:
-                raise self._sql._meant(e) from e
             yield batch
 
 
-def _first_lines(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines[:4])
-
-
-def _connected(path: Path) -> Any:
-    duckdb = needed("duckdb")
-    database = duckdb.connect(str(path), config={"python_enable_replacements": "false"})
-    database.execute(
+def _connected(path: Path) -> Database:
+    database = Database(path=path, memory=SINK_BYTES)
+    database.connection.execute(
         f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
         "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
     )
@@ -180,7 +199,8 @@ class DuckDb:
         with failures(self.told(), 0):
             if not self._path.exists():
                 _make_whole(self._path)
-            self._database = _connected(self._path)
+            self._open = _connected(self._path)
+        self._database = self._open.connection
 
     def told(self) -> str:
         """File and table."""
@@ -223,4 +243,4 @@ class DuckDb:
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self._open.close()

@@ -26,8 +26,6 @@ from matwin.streams import Stream
 from .answer import database_in_memory
 
 if TYPE_CHECKING:
-    import duckdb
-
     from matwin.file import File
 
 _PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": None, ".lz4": None}
@@ -59,7 +57,7 @@ def table_of(source: Source) -> pa.Table:
         return pa.Table.from_batches(source.batches(), source.schema)
 
 
-def _read(database: duckdb.DuckDBPyConnection, text: str, path: str) -> pa.Table:
+def _read(database: Any, text: str, path: str) -> pa.Table:
     return database.sql(text, params=[path]).to_arrow_table()
 
 

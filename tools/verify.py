@@ -4,8 +4,8 @@
                          ├─ compare.py ─▶ equal, or what is missing and what is too much
     answer.py ───▶ rows ─┘
 
-Both tables, the eligible pairs and both answers are held in memory, and DuckDB's memory is its
-own: no budget bounds a verification.
+Both tables, the eligible pairs and both answers are held in memory: no budget bounds a
+verification.  DuckDB takes a quarter of what is free, and puts down what does not fit.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def verify(
     * all other arguments are the join's own, and each of them counts: the rows, which of ties is
       kept and, with ``ordered=True``, the order of rows.
 
-    Everything is read into memory, and DuckDB's own memory is not bounded by ``memory=``.
+    Everything is read into memory, and DuckDB takes a quarter of what is free besides, whatever
+    ``memory=`` says.
 
     >>> import pyarrow as pa
     >>> temp = pa.table({"t": [1, 5], "c": [20.5, 21.0]})

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +33,6 @@ from .answer import (
 )
 from .window_question import Condition, Key, PlainQuestion
 from .window_sql import tuples_sql
-
-if TYPE_CHECKING:
-    import duckdb
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
@@ -61,9 +58,7 @@ def window_answer(tables: Sequence[pa.Table], question: PlainQuestion) -> pa.Tab
 # ── numbers for DuckDB ───────────────────────────────────────────────────────────────────────
 
 
-def _load(
-    database: duckdb.DuckDBPyConnection, tables: list[pa.Table], question: PlainQuestion
-) -> float:
+def _load(database: Any, tables: list[pa.Table], question: PlainQuestion) -> float:
     """Make ``s<i>`` of the rows that can match; the largest time, of either sign."""
     keys = [_key_codes(tables, key) for key in question.keys]
     largest = 0.0

@@ -264,7 +264,7 @@ class ContinuousQuery:
     def _seen(self, epoch: int) -> Windows:
         # A copy: an epoch that does not happen leaves no notes.
         notes = deepcopy(self._notes.user)
-        return Windows(self._windows, self._tables, notes, epoch, memory=self._query_bytes)
+        return Windows(self._windows, self._tables, notes, epoch, self._query_bytes, self._scratch)
 
     def _collect(self, run: _Run, report: EpochReport) -> float | None:
         """Take the chunk's rows as they come; when the first one came."""

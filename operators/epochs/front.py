@@ -78,14 +78,15 @@ def prepared(
             name: ChunkWindow(store, name, each.schema, kept[name], waiting)
             for name, each in streams.items()
         }
-        seen = Windows(windows, held)
+        query_bytes = given.budget_bytes - given.budget_bytes // CHUNK_SHARE
+        seen = Windows(windows, held, memory=query_bytes, scratch=given.scratch)
         query.check(seen)
         if isinstance(query, Bound):
             query = living(query, seen) or query
         undo.pop_all()
     return ContinuousQuery(
         query, captures, windows, held, sink, store, state=folder, asked=asked, bell=bell,
-        idle_seconds=idle, query_bytes=given.budget_bytes - given.budget_bytes // CHUNK_SHARE,
+        idle_seconds=idle, query_bytes=query_bytes,
         spool_bytes=given.budget_bytes // RESULT_SHARE, scratch=given.scratch, progress=progress,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -118,6 +119,7 @@ class Windows(Mapping[str, View]):
     def __init__(
         self, streams: Mapping[str, ChunkWindow], tables: Mapping[str, Source],
         notes: dict[str, Any] | None = None, epoch: int = 0, memory: int = 0,
+        scratch: str | Path | None = None,
     ) -> None:  # fmt: skip
         self._streams, self._tables = streams, tables
         self.notes = {} if notes is None else notes
@@ -128,6 +130,8 @@ class Windows(Mapping[str, View]):
         `takes_arrivals`."""
         self.memory = memory
         """What the query may take, in bytes."""
+        self.scratch = scratch
+        """Where it may put down what does not fit."""
 
     def __getitem__(self, name: str) -> View:
         return self.last(name)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from matwin.operators.epochs.continuous import ContinuousQuery, Epoch
 from matwin.operators.epochs.cut import Cut, count, every, on_change
 from matwin.operators.epochs.query import Windows
+from matwin.options import JoinOptions
 from matwin.report import Report
 from matwin.result import Result
 from matwin.storage.errors import InputError
@@ -72,7 +73,8 @@ class EpochSql:
         parts = {name: _seen(part, windows) for name, part in self._plan.parts.items()}
         plan = replace(self._plan, parts=parts)
         schema, report = result_schema(plan), Report()
-        runner = Runner(plan, {"memory": windows.memory}, report)
+        options = JoinOptions(memory=windows.memory, scratch=windows.scratch)
+        runner = Runner(plan, options, report)
         return Result(schema, runner.rows(schema), report, self._explained)
 
     def _explained(self) -> str:

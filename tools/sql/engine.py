@@ -1,19 +1,15 @@
 """DuckDB, which runs everything around our joins: one database for the process, shut in.
 
     describe(text, {name: columns})    what columns a query has; tables without rows stand in
-    cursor(), open_database(memory)    in which streams can be registered, under any name
+    cursor(), database(memory)         in which streams can be registered, under any name
 
-No files, no network, no extensions, no variables of Python's, no settings: `SHUT` is run before
-anything of a query's is seen, and can't be undone.  One thread: our joins have their own, and rows
-then come in the same order each time.
+It is opened by `matwin.operators.duckdb`, which shuts it in and keeps it within a budget.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-import uuid
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -21,51 +17,37 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.machine import free_memory
-
-from ..extras import needed
+from matwin.operators.duckdb import Database
 
 ABS = "__matwin_abs"
 """`abs` for lengths of time, which DuckDB's own does not take."""
-SHUT = (
-    f"CREATE MACRO {ABS}(length) AS greatest(length, -length)",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
-MEMORY_MIN = 16 * 2**20
+MACROS = (f"CREATE MACRO {ABS}(length) AS greatest(length, -length)",)
 _lock = threading.Lock()
 
 
-def open_database(memory_bytes: int | None = None, scratch: str | Path | None = None) -> Any:
-    """A connection to a database of its own."""
-    duckdb = needed("duckdb")
-    budget = free_memory() // 4 if memory_bytes is None else memory_bytes
-    folder = Path(scratch or tempfile.gettempdir()) / f"matwin-duckdb-{uuid.uuid4().hex}"
-    config: dict[str, Any] = {
-        "threads": 1,
-        "python_enable_replacements": False,
-        "memory_limit": f"{max(budget, MEMORY_MIN) // 1024}KiB",
-        # Made when something has to be put down, and removed with the connection; by itself DuckDB
-        # would make .tmp where the process happens to be.
-        "temp_directory": str(folder),
-    }
-    connection = duckdb.connect(":memory:", config=config)
-    for setting in SHUT:
-        connection.execute(setting)
-    return connection
+def database(
+    memory_bytes: int | None = None, scratch: str | Path | None = None, parts: int = 1
+) -> Database:
+    """A database of its own; see `matwin.operators.duckdb`."""
+    return Database(memory=memory_bytes, scratch=scratch, before=MACROS, parts=parts)
 
 
 @lru_cache(maxsize=1)
-def _shared(pid: int) -> tuple[Any, Any]:
+def _shared(pid: int) -> tuple[Database, Any]:
     """The process's database, and a cursor for questions about columns."""
-    connection = open_database()
-    return connection, connection.cursor()
+    shared = database()
+    return shared, shared.cursor()
+
+
+def shared_database() -> Database:
+    """The process's own database; a forked child has its own."""
+    with _lock:
+        return _shared(os.getpid())[0]
 
 
 def cursor() -> Any:
-    """A cursor of the process's own database; a forked child has its own."""
-    with _lock:
-        return _shared(os.getpid())[0].cursor()
+    """A cursor of the process's own database."""
+    return shared_database().cursor()
 
 
 @lru_cache(maxsize=1)

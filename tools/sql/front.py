@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..extras import needed
+from matwin.extras import needed
 
 if TYPE_CHECKING:
     from matwin.options import JoinOptions

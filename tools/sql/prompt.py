@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from matwin.extras import needed
 from matwin.text import escaped
 
-from ..extras import needed
 from .catalog import ORDERS, Catalog
 from .complete import KEYWORDS, begun_word, completions
 from .shell import Shell, is_complete

@@ -22,14 +22,24 @@ import pyarrow as pa
 
 from matwin.asof import asof_join
 from matwin.bestmatch import bestmatch_join
+from matwin.operators.duckdb import (
+    EDGE_SHARE,
+    SHARE,
+    VECTOR_ROWS,
+    Database,
+    portions,
+    share_alone,
+    share_beside_joins,
+)
 from matwin.operators.epsilon import epsilon_join
 from matwin.operators.wjoin.join import window_join
-from matwin.options import JoinOptions, options_of
+from matwin.options import JoinOptions, Options, options_of
 from matwin.report import Report
 from matwin.result import Result
+from matwin.shares import ReadShare
 from matwin.sources import Source
 from matwin.storage.errors import InputError, MatwinError
-from matwin.streams import is_live
+from matwin.streams import Stream, is_live
 
 from .arguments import (
     asof_arguments,
@@ -39,14 +49,10 @@ from .arguments import (
     window_columns,
 )
 from .blame import blamed
-from .engine import cursor, forget_if_broken, open_database
+from .engine import database, forget_if_broken, shared_database
 from .errors import wrong
 from .nodes import Asof, Best, Derived, Near, Part, Plan, Scan, Windowed, columns_of, inner_parts
 from .views import view_of
-
-BATCH_ROWS = 65_536
-DUCKDB_SHARE = 0.25
-"""What DuckDB has of a budget that is given; the joins share the rest."""
 
 
 @dataclass
@@ -59,6 +65,7 @@ class Runner:
     failures: list[BaseException] = field(default_factory=list)
     """What went wrong in our own code while DuckDB was reading from it."""
     _has_told: bool = False
+    _own: Database | None = None
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
@@ -74,6 +81,8 @@ class Runner:
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         """A part's rows."""
         found = self.source(part)
+        if isinstance(found, Source | Stream):
+            found = found.within(self._read_share)
         if isinstance(found, Source):
             return found.batches()
         return iter(found)  # type: ignore[call-overload, no-any-return]
@@ -121,10 +130,30 @@ class Runner:
             for name in ("trace", "progress", "report"):
                 given.pop(name, None)
         if given.get("memory") is not None:
-            budget = options_of("sql", {"memory": given["memory"]}).budget_bytes
-            count = running(self.plan, self.plan.sql)
-            given["memory"] = int(budget * (1 - DUCKDB_SHARE) / max(1, count))
+            budget = self._checked.budget_bytes
+            left = share_beside_joins(budget)[1] if self._asks_duckdb else budget
+            given["memory"] = left // max(1, self._joins)
         return given
+
+    @property
+    def _asks_duckdb(self) -> bool:
+        return self.plan.direct is None or any(
+            isinstance(one, Derived) for one in parts_of(self.plan)
+        )
+
+    @property
+    def _checked(self) -> Options:
+        return options_of("sql", {"memory": self.options.get("memory")})
+
+    @property
+    def _joins(self) -> int:
+        """How many joins of ours may run at once."""
+        return running(self.plan, self.plan.sql)
+
+    @property
+    def _read_share(self) -> ReadShare:
+        sources = max(1, sum(1 for _ in scans_of(self.plan)))
+        return ReadShare.of(self._checked.budget_bytes, sources, self.options.get("scratch"))
 
     @property
     def _outermost(self) -> Part | None:
@@ -140,14 +169,20 @@ class Runner:
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The result."""
         limit, count = self.options.get("max_output_rows"), 0
-        for batch in self._rows(schema):
-            count += batch.num_rows
-            if limit is not None and count > limit:
-                raise InputError(
-                    f"the query has more than max_output_rows={limit} rows; narrow it, add a "
-                    "limit clause, or raise the limit"
-                )
-            yield batch
+        try:
+            for batch in self._rows(schema):
+                count += batch.num_rows
+                if limit is not None and count > limit:
+                    raise InputError(
+                        f"the query has more than max_output_rows={limit} rows; narrow it, add a "
+                        "limit clause, or raise the limit"
+                    )
+                yield batch
+        finally:
+            if self._own is not None:
+                self.report.budget_bytes = self._checked.budget_bytes
+                self._own.count(self.report)
+                self._own.close()
 
     def _rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if self.plan.direct is not None:
@@ -177,18 +212,18 @@ class Runner:
             for name, part in self.plan.parts.items():
                 if name in sql:
                     asked.register(name, Reopened(self, part))
-            reader = asked.sql(sql).to_arrow_reader(BATCH_ROWS)
+            reader = asked.sql(sql).to_arrow_reader(VECTOR_ROWS)
             try:
-                for batch in reader:
-                    if batch.num_rows:
-                        yield fitted(batch, schema)
+                for batch in portions(reader, self._checked.budget_bytes // EDGE_SHARE):
+                    self._sample()
+                    yield fitted(batch, schema)
             finally:
                 reader.close()
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
         """A cursor, whose errors are told as ours."""
-        asked = self._cursor()
+        asked = self._database().cursor()
         try:
             yield asked
         except MatwinError:
@@ -202,18 +237,32 @@ class Runner:
         """Our own error, where DuckDB only tells that reading failed."""
         if self.failures:
             return self.failures[-1]
-        if type(error).__module__.split(".")[0] in ("duckdb", "_duckdb"):
+        database = self._database()
+        if database.is_foreign(error):
             forget_if_broken(error)
+            shortage = database.shortage(error)
+            if shortage is not None:
+                return shortage
             said = str(error).splitlines()[0]
             return wrong(self.plan.text, f"DuckDB: {said}", blamed(self.plan.text, said))
         return error
 
-    def _cursor(self) -> Any:
+    def _database(self) -> Database:
+        """The process's, or one of this query's where it has a budget or a folder of its own."""
         memory, scratch = self.options.get("memory"), self.options.get("scratch")
-        if memory is None:
-            return cursor()
-        budget = options_of("sql", {"memory": memory}).budget_bytes
-        return open_database(int(budget * DUCKDB_SHARE), scratch)
+        if memory is None and scratch is None:
+            return shared_database()
+        if self._own is None:
+            budget = self._checked.budget_bytes
+            if self._joins:
+                self._own = database(share_beside_joins(budget)[0], scratch, SHARE)
+            else:
+                self._own = database(share_alone(budget), scratch)
+        return self._own
+
+    def _sample(self) -> None:
+        if self._own is not None:
+            self._own.sample()
 
 
 @dataclass(frozen=True)
@@ -242,6 +291,7 @@ class Reopened:
     ) -> Iterator[pa.RecordBatch]:
         try:
             for batch in make():
+                self.runner._sample()
                 yield fitted(batch, schema)
         except GeneratorExit:
             raise
@@ -287,11 +337,15 @@ def _running(plan: Plan, part: Part) -> int:
 
 def scans_of(plan: Plan) -> Iterator[Scan]:
     """Everything that a plan reads."""
+    return (part for part in parts_of(plan) if isinstance(part, Scan))
+
+
+def parts_of(plan: Plan) -> Iterator[Part]:
+    """The parts of a plan, and theirs."""
     waiting = list(plan.parts.values())
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Scan):
-            yield part
+        yield part
         waiting += inner_parts(part)
 
 

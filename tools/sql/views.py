@@ -21,7 +21,7 @@ from matwin.storage.errors import InputError
 from matwin.streams import Stream, stream
 
 from .dialect import quoted
-from .engine import cursor, forget_if_broken
+from .engine import cursor, forget_if_broken, shared_database
 from .nodes import Scan, columns_of
 
 ROWS = "__matwin_rows"
@@ -154,6 +154,9 @@ class Filter:
             kept = self._cursor.sql(self._sql).to_arrow_table().column(0)
         except Exception as error:
             forget_if_broken(error)
+            shortage = shared_database().shortage(error)
+            if shortage is not None:
+                raise shortage from None
             said = str(error).splitlines()[0]
             raise InputError(f"DuckDB, at {self._shown}: {said}") from None
         if len(kept) == batch.num_rows:
