@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from matwin.operators.epochs.continuous import ContinuousQuery, Status
 from matwin.operators.epochs.cut import Cut
-from matwin.operators.epochs.front import Keep, Unfinished, prepared
+from matwin.operators.epochs.front import Keep, SinkFrom, Unfinished, prepared
 from matwin.operators.epochs.query import Pairs, Query, check_pairs, query_of
 from matwin.operators.epochs.sinks import Sink, sink_of
 from matwin.storage.errors import InputError
@@ -35,6 +35,7 @@ def continuous_query(
     pairs: Pairs = "all",
     state: str | Path | None = None,
     sink: object = None,
+    sink_from: SinkFrom = None,
     unfinished: Unfinished = "emit",
     idle_after: Duration | None = None,
     progress: Callable[[Status], None] | None = None,
@@ -57,6 +58,8 @@ def continuous_query(
     * `sink`: where results go, each epoch once: a folder for Parquet files,
       ``"file.sqlite:table"``, ``"file.duckdb:table"``, or a function of the epoch's number and a
       reader of its rows.  Without one, iterate over the epochs.
+    * `sink_from`: ``"here"`` where rows of earlier epochs were moved out of the sink on purpose;
+      otherwise a sink that lacks epochs of the state is refused.
     * `unfinished`: the last chunk of a source that is told to end with what is there
       (``matwin.tail(..., once=True)``) is an epoch (``"emit"``), or is left for the next start
       (``"keep"``, with `state`).
@@ -81,7 +84,8 @@ def continuous_query(
     given: dict[str, Any] = dict(options)
     return prepared(
         asked, sources, cut=cut, keep=keep, tables=tables, state=state, sink=_sink(sink),
-        unfinished=unfinished, idle_after=idle_after, progress=progress, options=given,
+        sink_from=sink_from, unfinished=unfinished, idle_after=idle_after, progress=progress,
+        options=given,
     )  # fmt: skip
 
 

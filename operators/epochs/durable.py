@@ -25,6 +25,8 @@ from matwin.storage.store import Store
 
 VERSION = 1
 PAGES, RESULTS = "pages", "results"
+CODE = "code of "
+"""What is asked in functions; compared only where both sides have their source."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,8 @@ class Notes:
         """Refuse the state of another question, and say what differs."""
         names = sorted({*self.asked, *asked})
         other = [n for n in names if self.asked.get(n) != asked.get(n)]
+        both = [*self.asked.keys() & asked.keys()]
+        other = [n for n in other if not n.startswith(CODE) or n in both]
         if other:
             said = "; ".join(
                 f"{n} was {self.asked.get(n, 'not given')} and is {asked.get(n, 'not given')}"

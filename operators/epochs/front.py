@@ -30,18 +30,19 @@ from .living import living
 from .matching import ChangeCutter
 from .objects import check_alike
 from .query import Bound, Query, Windows
-from .sinks import Nowhere, Sink
+from .sinks import Sink
 
 Keep = int | Mapping[str, int]
 Unfinished = Literal["emit", "keep"]
+SinkFrom = Literal["here"] | None
 _TAKEN = ("memory", "page_size", "scratch", "trace")
 
 
 def prepared(
     query: Query, sources: Mapping[str, object], *, cut: Cut, keep: Keep,
     tables: Mapping[str, object] | None, state: str | Path | None, sink: Sink,
-    unfinished: Unfinished, idle_after: Duration | None, progress: Callable[[Status], None] | None,
-    options: Mapping[str, Any],
+    sink_from: SinkFrom, unfinished: Unfinished, idle_after: Duration | None,
+    progress: Callable[[Status], None] | None, options: Mapping[str, Any],
 ) -> ContinuousQuery:  # fmt: skip
     """The query, ready to run."""
     for name in options:
@@ -73,7 +74,8 @@ def prepared(
         folder, store = _opened(state, share_of(given, CHUNK_SHARE))
         undo.callback(store.close)
         asked = _asked(query, streams, cut, kept)
-        _check_state(folder, asked, sink)
+        _check_state(folder, asked)
+        _check_sink(folder, sink, sink_from)
         windows = {
             name: ChunkWindow(store, name, each.schema, kept[name], waiting)
             for name, each in streams.items()
@@ -193,17 +195,38 @@ def _asked(
     return found
 
 
-def _check_state(folder: StateFolder | None, asked: Mapping[str, str], sink: Sink) -> None:
-    """Refuse the state of another query, and a sink that is ahead: it would take its epochs for
-    those of this run, and leave ours out."""
+def _check_state(folder: StateFolder | None, asked: Mapping[str, str]) -> None:
+    """Refuse the state of another query."""
+    if folder is not None and folder.notes is not None:
+        folder.notes.check_asked(asked, str(folder.path))
+
+
+def _check_sink(folder: StateFolder | None, sink: Sink, sink_from: SinkFrom) -> None:
+    """Refuse a sink that is ahead: it would take its epochs for those of this run, and leave ours
+    out; and one that is behind, unless its rows were moved away: they would be missing for ever."""
+    if sink_from not in (None, "here"):
+        raise InputError(
+            f"sink_from={shown(sink_from)}; write 'here' where the rows of earlier epochs were "
+            "moved away on purpose, or leave it out"
+        )
     notes = folder.notes if folder is not None else None
-    if folder is not None and notes is not None:
-        notes.check_asked(asked, str(folder.path))
     done = notes.epoch if notes is not None else 0
-    last = 0 if isinstance(sink, Nowhere) else sink.last()
+    last = sink.last()
+    if last is None:
+        return
+    where = "a run without state=" if folder is None else f"the state in {folder.path}"
     if last > done:
-        where = "a run without state=" if folder is None else f"the state in {folder.path}"
         raise InputError(
             f"the sink {sink.told()} has epoch {last}, and {where} is at epoch {done}: they are of "
             "different runs; give the state that goes with it, or another sink"
+        )
+    # The last epoch may be about to be delivered.
+    delivered = done - (notes is not None and notes.output is not None)
+    if last < delivered and sink_from is None:
+        has = f"ends with epoch {last}" if last else "has no epoch"
+        raise InputError(
+            f"the sink {sink.told()} {has}, and {where} is at epoch {done}: rows of epochs "
+            f"{last + 1} to {delivered} would be missing; put them back, begin anew with another "
+            "state folder, or, if they were moved away on purpose, go on behind them with "
+            "sink_from='here'"
         )

@@ -29,6 +29,8 @@ from matwin.sources import source_of
 from matwin.storage.errors import InputError
 
 from .chunks import ChunkSource, ChunkWindow
+from .durable import CODE
+from .functions import code_of
 
 Pairs = Literal["all", "new"]
 
@@ -232,7 +234,9 @@ class Bound:
         """The join, and every argument that changes its result."""
         given = {str(i): v for i, v in enumerate(self.join.args)} | self.join.keywords
         kept = {name: _told(v) for name, v in given.items() if name not in OPTIONS}
-        return {"query": _name(self.join.func), "pairs": self.pairs, **kept}
+        codes = {f"{CODE}{name}": code for name, v in given.items()
+                 if name not in OPTIONS and (code := code_of(v)) is not None}  # fmt: skip
+        return {"query": _name(self.join.func), "pairs": self.pairs, **kept, **codes}
 
     def run(self, windows: Windows) -> Rows:
         """The join of the chunks as they are."""
@@ -304,8 +308,9 @@ class Called:
         """Anything may be asked."""
 
     def told(self) -> dict[str, str]:
-        """The function's name."""
-        return {"query": _name(self.function)}
+        """The function's name, and its code."""
+        code = code_of(self.function)
+        return {"query": _name(self.function)} | ({} if code is None else {f"{CODE}query": code})
 
     def run(self, windows: Windows) -> Rows:
         """What it returns, as rows."""

@@ -42,8 +42,8 @@ class Sink(Protocol):
     def told(self) -> str:
         """Where they go, in words."""
 
-    def last(self) -> int:
-        """The number of the last epoch that it has seen, 0 for none."""
+    def last(self) -> int | None:
+        """The number of the last epoch that it has, 0 for none; None where nobody keeps count."""
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Take an epoch's result; one that it has already is left as it is."""
@@ -59,9 +59,9 @@ class Nowhere:
         """In words."""
         return "whoever iterates"
 
-    def last(self) -> int:
+    def last(self) -> int | None:
         """Nobody has kept count."""
-        return 0
+        return None
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Nothing to do."""
@@ -80,9 +80,9 @@ class Function:
         """The function's name."""
         return str(getattr(self._function, "__name__", type(self._function).__name__))
 
-    def last(self) -> int:
+    def last(self) -> int | None:
         """Only the function knows."""
-        return 0
+        return None
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Call it; should it fail, the epoch stands and is delivered again at the next start."""
@@ -132,15 +132,19 @@ class Parquet:
         return sorted(int(stem) for stem in found if stem.isdecimal())
 
     def last(self) -> int:
-        """The last of them."""
-        return max(self.epochs(), default=0)
+        """The last of them whose rows are there."""
+        found = (n for n in reversed(self.epochs()) if self._rows(n).exists())
+        return next(found, 0)
+
+    def _rows(self, epoch: int) -> Path:
+        return self.folder / f"epoch-{epoch:08d}.parquet"
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Write the file under another name, sync it, name it, then say so."""
         record = self.folder / COMMITS / f"{epoch:08d}.json"
         if record.exists():
             return
-        final = self.folder / f"epoch-{epoch:08d}.parquet"
+        final = self._rows(epoch)
         part = self.folder / f".epoch-{epoch:08d}.part"
         with os_errors(self.folder), failures(self.told(), epoch):
             with part.open("wb") as plain:

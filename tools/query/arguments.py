@@ -15,6 +15,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--state", metavar="FOLDER", help="where each epoch is committed, in place of the job's")
     add("--sink", metavar="SINK", help="where results go, in place of the job's: a folder, "
         "file.sqlite:table, file.duckdb:table, or - for standard output")  # fmt: skip
+    add("--sink-from", metavar="here", help="rows of earlier epochs were moved out of the sink on "
+        "purpose: go on behind them")  # fmt: skip
     add("--memory", metavar="SIZE", help="memory budget, such as 256MiB, in place of the job's")
     add("--trace", metavar="FILE", help="write what happened to each page")
     add("--status", metavar="[HOST]:PORT", help="show the query on a page; on this machine only "

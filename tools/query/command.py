@@ -22,7 +22,7 @@ from typing import Any
 import matwin
 from matwin.operators.epochs.continuous import ContinuousQuery, Epoch
 from matwin.storage.errors import InputError, MatwinError
-from matwin.storage.units import parse_size
+from matwin.storage.units import parse_size, shown
 from matwin.streams import Stream
 
 from .board import Board
@@ -33,7 +33,7 @@ from .sources import Feeding, opened, table_of
 from .told import StatusLine, epoch_json, summary
 
 EXIT_INTERRUPTED = 130
-OVERRIDES = ("state", "sink", "memory", "trace")
+OVERRIDES = ("state", "sink", "sink_from", "memory", "trace")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     if args.memory is not None:
         with Where("--memory").told():
             parse_size(args.memory)
+    if args.sink_from not in (None, "here"):
+        raise InputError(f"--sink-from {shown(args.sink_from)}: write --sink-from here")
     job = read_job(args.job)
     options = _options(args, job)
     if args.format and options["sink"] is not None:

@@ -38,8 +38,8 @@ from matwin.storage.errors import InputError, MatwinError
 from matwin.storage.units import nanoseconds, parse_size, shown
 
 KEYS = (
-    "sources", "cut", "keep", "tables", "windows", "query", "sink", "state", "memory", "page_size",
-    "scratch", "idle_after", "trace",
+    "sources", "cut", "keep", "tables", "windows", "query", "sink", "sink_from", "state",
+    "memory", "page_size", "scratch", "idle_after", "trace",
 )  # fmt: skip
 SOURCE_KEYS = (
     "path", "listen", "connect", "peers", "format", "schema", "on", "order", "late", "follow",
@@ -302,6 +302,11 @@ def _options(given: Mapping[str, Any], where: Where, folder: Path) -> dict[str, 
         if name in found:
             with where.of(name).told():
                 check(found[name])
+    if given.get("sink_from", "here") != "here":
+        raise where.of("sink_from").wrong(
+            f'{shown(given["sink_from"])}; write "here", or leave it out'
+        )
+    found |= {name: given[name] for name in ("sink_from",) if name in given}
     for name in ("sink", "state", "scratch", "trace"):
         if name in given:
             found[name] = located(_text(given[name], where.of(name), f'"{name}"'), folder)

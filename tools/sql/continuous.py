@@ -32,7 +32,9 @@ from .nodes import Derived, Part, Plan, Scan, Windowed
 from .run import Runner, result_schema, scans_of
 from .streams import StreamSpec
 
-OPTIONS = ("memory", "page_size", "scratch", "trace", "state", "sink", "idle_after")
+OPTIONS = (
+    "memory", "page_size", "scratch", "trace", "state", "sink", "sink_from", "idle_after",
+)  # fmt: skip
 
 
 class EpochResult(Result):
