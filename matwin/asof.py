@@ -4,11 +4,10 @@
     right   ▲────▲─────▲▲──────        forward:  the first that is not before it
             └─◀──┘  ◀──┘◀───┘          nearest:  the nearer of both, the earlier where they tie
 
-It is a left bestmatch join of one attribute of which one match is kept, on the same engine: in
-memory, slab by slab, in parts, on pages, and for streams.  In memory one pass over both sides finds
-all (`latest.py`).
+It is one pass over both sides in order of time (`asof_engine.py`): in memory where they fit, else
+merged, and in steps for streams.
 
-Every left row comes out once (`ties="all"` apart), in the order of the left input (`ordered.py`).
+Every left row comes out once (`ties="all"` apart), in the order of the left input.
 """
 
 from __future__ import annotations
@@ -17,29 +16,21 @@ import math
 from functools import partial
 from typing import Any, Literal, Unpack
 
-import numpy as np
 import pyarrow as pa
 
-from matwin.storage.arrays import arrow_or_null
-from matwin.storage.columns import Int64s, is_numeric, plain_type
+from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance, in_units, shown
 
+from .asof_engine import AsofJoin
 from .bounds import Strict, negative, nonzero
-from .directions import Direction, Means
 from .explained import explained
 from .hints import explains_words
-from .joining import Batches, Join, batches_of
-from .latest import NOBODY, Latest
-from .matched import Matched
-from .options import JoinOptions, half_of, options_of
-from .ordered import in_left_order
-from .output import BATCH_ROWS
+from .latest import Latest
+from .options import JoinOptions, options_of
 from .question import By, Question
 from .result import Result
-from .sizes import bytes_at, cuts
 from .sources import two_sources
-from .ties import Ties
 
 DIRECTIONS = ("backward", "forward", "nearest")
 TIES = ("last", "first", "all")
@@ -96,14 +87,9 @@ def asof_join(
         ours.schema, theirs.schema, on=on, by=by, tolerance=tolerance, direction=direction,
         allow_exact_matches=allow_exact_matches, ties=ties, how=how, suffixes=suffixes,
     )  # fmt: skip
-    given = options_of("asof_join", options)
-    join = AsofJoin(question, ours, theirs, half_of(given) if ordered else given, row_numbers=True)
-    join.latest = Latest(direction, not allow_exact_matches, ties)
-    join.ties = Ties(end=None if ties == "all" else ties, is_nearest=True)
-    join.is_ordered = ordered
-    keeps = ("left",) if how == "left" else ()
-    found = join.run(join.directions, keeps_rejected=keeps)
-    found = in_left_order(join, found, given, is_whole=how == "left")
+    latest = Latest(direction, not allow_exact_matches, ties)
+    join = AsofJoin(question, ours, theirs, options_of("asof_join", options), latest, ordered)
+    found = join.run(join.directions, keeps_rejected=("left",) if how == "left" else ())
     return join.result(found, partial(explained, join, join.directions))
 
 
@@ -150,54 +136,6 @@ def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
     if direction == "backward":
         return Strict(before, 0, (False, not allows_exact))
     return Strict(0, tolerance, (not allows_exact, False))
-
-
-class AsofJoin(Join):
-    """A left join that keeps one match of each row, and its row's number."""
-
-    latest: Latest
-
-    def directions(self, means: Means) -> list[Direction]:
-        """The one direction there is."""
-        keeps = self.question.keep_unmatched
-        made = self.direction(means, "left", "best", self._finish, wants_unmatched=keeps)
-        made.judge.latest = None if self.latest.ties == "all" else self.latest
-        return [made]
-
-    def _finish(self, matched: Matched) -> Batches:
-        """A row for each left row, in their order: of its matches the one that is kept, or none."""
-        rows, mates = self._in_order(matched)
-        widths = bytes_at(matched.probe_rows, rows) + bytes_at(
-            matched.base_rows, np.maximum(mates, 0) if matched.base_rows.num_rows else rows[:0]
-        )
-        return batches_of(
-            cuts(widths, len(rows), self.batch_bytes, BATCH_ROWS),
-            lambda a, b: self._batch(matched, rows[a:b], mates[a:b]),
-        )
-
-    def _in_order(self, matched: Matched) -> tuple[Int64s, Int64s]:
-        """Left rows that come out, ascending, and the match of each, or `NOBODY`."""
-        keeps = self.question.keep_unmatched
-        if matched.stretch is not None:
-            first, mates = matched.stretch.first, matched.stretch.mates
-            if keeps:
-                return np.arange(first, first + len(mates)), mates
-            at = np.flatnonzero(mates >= 0)
-            return first + at, mates[at]
-        rows, mates = matched.candidates.probe, matched.candidates.base
-        if keeps and len(matched.unmatched):
-            rows = np.concatenate((rows, matched.unmatched))
-            mates = np.concatenate((mates, np.full(len(matched.unmatched), NOBODY)))
-        if (rows[1:] < rows[:-1]).any():
-            order = np.argsort(rows, kind="stable")
-            rows, mates = rows[order], mates[order]
-        return rows, mates
-
-    def _batch(self, matched: Matched, rows: Int64s, mates: Int64s) -> pa.RecordBatch:
-        at = arrow_or_null(mates, mates < 0)
-        ours = matched.places(rows)
-        batch = self.output.pairs(matched.probe_rows, ours, matched.base_rows, at)
-        return self.with_numbers(batch, matched.probe_rows, ours)
 
 
 def _one_of(name: str, given: object, allowed: tuple[str, ...]) -> None:

@@ -156,6 +156,10 @@ class Divisible(Joining, Protocol):
     """A join that begins in memory, and how it may be divided from there."""
 
     @property
+    def beyond(self) -> str:
+        """What `on_pages` does, in a word: a walk or a merge."""
+
+    @property
     def cutting(self) -> Cutting:
         """The ways of dividing it into parts."""
 

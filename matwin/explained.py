@@ -32,7 +32,7 @@ from .attributes import Attribute
 from .bounds import FLOAT_LIMIT, INT_LIMIT
 from .cost import cheapest
 from .engine import Divisible
-from .joining import Join, MakeDirections, TwoSided
+from .joining import Join, MakeDirections
 from .options import Options
 from .question import Question
 from .row_groups import descend
@@ -115,16 +115,31 @@ def is_told_unsorted(source: Source, order: str) -> bool | None:
 
 def _plan(join: Join, make: MakeDirections) -> list[str]:
     options, sources = join.options, join.sources
+    joining = join.joining(make, (), is_live=is_live(sources))
+    if options.wants_pages and joining.beyond == "merge":
+        return [f"merge, because trace, materialize or schedule ask for pages: {merged(options)}"]
     if options.wants_pages:
         return [
             f"pages, because trace, materialize or schedule ask for them: {options.materialize} "
             f"windows, {options.schedule} schedule"
         ]
     if is_live(sources):
+        told = "merged" if joining.beyond == "merge" else "on pages"
         return [
-            "live: a step with every batch; the windows are in memory while they fit, then on pages"
+            f"live: a step with every batch; the windows are in memory while they fit, then {told}"
         ]
-    return planned_ways(TwoSided(join, make, (), is_live=False), sources, options)
+    return planned_ways(joining, sources, options)
+
+
+def merged(options: Options) -> str:
+    """The merge of an as-of join in words, with options that it has no use for."""
+    told = "both sides are sorted by key and time and read once, in one order"
+    named = [
+        f"{name}={value!r}"
+        for name in ("schedule", "materialize")
+        if (value := getattr(options, name)) != "auto"
+    ]
+    return f"{told}; {' and '.join(named)} can give it no other" if named else told
 
 
 def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options) -> list[str]:
@@ -132,9 +147,11 @@ def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options
     where that is cheap."""
     known = [(s.rows_hint, s.bytes_hint) for s in sources]
     if any(rows is None or size is None for rows, size in known):
+        is_merge = joining.beyond == "merge"
+        left = "else a merge" if is_merge else "else in parts, else a walk over pages"
         return [
             "sizes are not known beforehand: in memory if it fits, else slab by slab if all inputs "
-            "are sorted, else in parts, else a walk over pages; the cheapest"
+            f"are sorted, {left}; the cheapest"
         ]
     sizes = [(size or 0) / max(rows or 0, 1) for rows, size in known]
     samples = [drawn(joining.cutting, i, s, [], is_all=False) for i, s in enumerate(sources)]
@@ -146,7 +163,7 @@ def planned_ways(joining: Divisible, sources: Sequence[Source], options: Options
     chosen = cheapest(ways.estimates)
     lines = [f"{chosen.way}, the cheapest that fits"]
     if chosen.way == "slabs" and is_sorted is None:
-        other = "parts" if ways.prefers_parts else "walk"
+        other = "parts" if ways.prefers_parts else ways.estimates[-1].way
         lines = [f"slabs if all inputs turn out to be sorted, else {other}"]
     for one in ways.estimates:
         cost = f"{one.seconds:.2f} s" if one.is_possible else "no"

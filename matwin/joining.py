@@ -105,9 +105,15 @@ class Join:
             if isinstance(source, Stream):
                 check_streamable(self.question.order, name)
         reports = [self.report.left, self.report.right]
-        joining = TwoSided(self, make, keeps_rejected, is_live=self._is_live)
+        joining = self.joining(make, keeps_rejected, is_live=self._is_live)
         sources = list(self._sources.values())
         return Driver(joining, sources, reports, self.options, self.report).run()
+
+    def joining(
+        self, make: MakeDirections, keeps_rejected: tuple[str, ...], *, is_live: bool
+    ) -> TwoSided:
+        """The join as the driver knows it."""
+        return TwoSided(self, make, keeps_rejected, is_live=is_live)
 
     # ── what judged rows become ──────────────────────────────────────────────────────────────
 
@@ -267,6 +273,7 @@ class TwoSided:
         return len(question.attributes) + len(question.keys) > 1
 
     needs_memory = False
+    beyond = "walk"
 
     def in_memory(self) -> Directions:
         """All directions, without rows."""

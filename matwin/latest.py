@@ -16,15 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from matwin.storage.arrays import as_numpy
-from matwin.storage.columns import Int64s, comparable, has_own_code, key_bytes, key_code
-from matwin.storage.ordering import sort_order
+from matwin.storage.columns import (
+    Bools,
+    Int64s,
+    comparable,
+    has_own_code,
+    key_bytes,
+    key_code,
+)
+from matwin.storage.ordering import group_starts, sort_order
 
 from .attributes import Attribute
 from .kernels import latest as kernel
@@ -34,7 +41,10 @@ NOBODY = kernel.NOBODY
 FAR = 2**64
 """No two whole numbers are so far apart."""
 NO_ORDER = np.empty(0, np.int64)
+HUGE = 2.0**1020
+"""Sums of such floats may be infinite."""
 STRETCH_ROWS_MIN = 1 << 17
+Values: TypeAlias = npt.NDArray[Any]
 DENSE = 4
 """Whole numbers that span at most so many times the rows are numbers already."""
 
@@ -66,20 +76,133 @@ class Latest:
     is_strict: bool
     ties: str
 
-    def search(self, attribute: Attribute, probe: Timed, base: Timed, *, threads: int) -> Int64s:
-        """The base row of every probe row, or `NOBODY`."""
-        both = _Pass(probe, base, key_numbers(probe, base), self, threads)
-        near = _Near(attribute, probe, base)
+    def search(self, attribute: Attribute, probe: Timed, base: Timed, *, threads: int) -> Mates:
+        """The base rows of every probe row."""
+        numbers = key_numbers(probe, base)
+        both = _Pass(probe, base, numbers, self, threads)
+        found, others = self._nearest(both, Near.of(attribute), _values(probe), _values(base))
+        if self.ties != "all":
+            return OneMate(found)
+        return AllMates.of(found, others, numbers.base, base.keys)
+
+    def _nearest(
+        self, both: _Pass, near: Near, ours: Values, theirs: Values
+    ) -> tuple[Int64s, Int64s | None]:
+        """One base row of every probe row, and where one before and one after it are as near, the
+        one after it."""
         before = after = None
         if self.direction != "forward":
-            before = near.within(both.found(kernel.last_before), is_after=False)
+            before = near.within(both.found(kernel.last_before), ours, theirs, is_after=False)
         if self.direction != "backward":
-            after = near.within(both.found(kernel.first_after), is_after=True)
+            after = near.within(both.found(kernel.first_after), ours, theirs, is_after=True)
         if before is None or after is None:
             found = before if after is None else after
             assert found is not None
-            return found
-        return near.nearer(before, after)
+            return found, None
+        rows = np.flatnonzero((before >= 0) & (after >= 0))
+        side = nearer(ours[rows], theirs[before[rows]], theirs[after[rows]])
+        found = np.where(before >= 0, before, after)
+        found[rows[side > 0]] = after[rows[side > 0]]
+        others = np.full(len(found), NOBODY)
+        others[rows[side == 0]] = after[rows[side == 0]]
+        return found, others
+
+
+class Mates(Protocol):
+    """What a search has found."""
+
+    @property
+    def rows(self) -> int:
+        """How many probe rows."""
+
+    def stretch(self, first: int, limit: int, capacity: int) -> tuple[Int64s | None, Int64s, int]:
+        """The probe row (None: each once, in order) and the base row, or `NOBODY`, of about so many
+        pairs from a probe row on, and the first probe row that is not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneMate:
+    """A base row for each probe row, or `NOBODY`."""
+
+    found: Int64s
+
+    @property
+    def rows(self) -> int:
+        """See `Mates`."""
+        return len(self.found)
+
+    def stretch(self, first: int, limit: int, capacity: int) -> tuple[Int64s | None, Int64s, int]:
+        """See `Mates`."""
+        limit = min(limit, first + capacity)
+        return None, self.found[first:limit], limit
+
+
+@dataclass(frozen=True, slots=True)
+class AllMates:
+    """Every base row of the same value, before a probe row or after it or both."""
+
+    groups: tuple[Int64s, ...]
+    """For the probe rows, a group of base rows, or `NOBODY`; a second where there may be two."""
+    order: Int64s
+    starts: Int64s
+    """The base rows group by group, and where each group begins, with the end of the last."""
+    ends: Int64s
+    """How many pairs there are up to each probe row, which has one at least."""
+
+    @classmethod
+    def of(cls, found: Int64s, others: Int64s | None, codes: Int64s, keys: Int64s) -> AllMates:
+        """All base rows like those that were found."""
+        order = sort_order([codes, keys]) if len(keys) else None
+        order = np.arange(len(keys)) if order is None else order
+        starts = group_starts([codes[order], keys[order]])
+        group = np.empty(len(keys) + 1, np.int64)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(keys))))
+        group[-1] = NOBODY  # of nobody
+        starts = np.append(starts, len(keys))
+        groups = tuple(group[rows] for rows in (found, others) if rows is not None)
+        if len(groups) > 1:  # of equal values before and after are the same
+            groups[1][groups[0] == groups[1]] = NOBODY
+        pairs = sum((_sizes(starts, some) for some in groups), np.zeros(len(found), np.int64))
+        return cls(groups, order, starts, np.cumsum(np.maximum(pairs, 1)))
+
+    @property
+    def rows(self) -> int:
+        """See `Mates`."""
+        return len(self.ends)
+
+    def stretch(self, first: int, limit: int, capacity: int) -> tuple[Int64s | None, Int64s, int]:
+        """See `Mates`."""
+        before = int(self.ends[first - 1]) if first else 0
+        fits = int(np.searchsorted(self.ends, before + capacity, "right"))
+        limit = min(limit, max(fits, first + 1))
+        rows, mates = [], []
+        for groups in self.groups:
+            some = groups[first:limit]
+            sizes = _sizes(self.starts, some)
+            rows.append(np.repeat(np.arange(first, limit), sizes))
+            mates.append(self.order[expanded(self.starts[some], sizes)])
+        has_mates = np.zeros(limit - first, np.bool_)
+        has_mates[np.concatenate(rows) - first] = True
+        alone = first + np.flatnonzero(~has_mates)
+        probe = np.concatenate((*rows, alone))
+        found = np.concatenate((*mates, np.full(len(alone), NOBODY)))
+        at = np.lexsort((found, probe))
+        return probe[at], found[at], limit
+
+
+def _sizes(starts: Int64s, groups: Int64s) -> Int64s:
+    """How many base rows are in each group; none in that of nobody."""
+    return np.where(groups >= 0, starts[groups + 1] - starts[groups], 0)
+
+
+def expanded(starts: Int64s, sizes: Int64s) -> Int64s:
+    """The numbers from each start on, so many.
+
+    >>> expanded(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
 
 
 class _Pass:
@@ -115,39 +238,58 @@ class _Pass:
         return found
 
 
-class _Near:
-    """Distances of pairs, by the attribute's own rules."""
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Distances by the attribute's own rules; values are floats, or whole numbers as order keys."""
 
-    def __init__(self, attribute: Attribute, probe: Timed, base: Timed) -> None:
-        self._lo, self._hi = attribute.lo, attribute.hi
-        self._probe, self._base = _values(probe), _values(base)
+    lo: int | float | None
+    hi: int | float | None
 
-    def within(self, found: Int64s, *, is_after: bool) -> Int64s:
-        """Nobody in place of those beyond the tolerance; all are on one side, after or before."""
-        far = self._hi if is_after else self._lo
-        if far is None or abs(far) >= (FAR if self._probe.dtype != np.float64 else np.inf):
-            return found
+    @classmethod
+    def of(cls, attribute: Attribute) -> Near:
+        """The limits of an attribute."""
+        return cls(attribute.lo, attribute.hi)
+
+    def is_far(self, ours: Values, theirs: Values, *, is_after: bool) -> Bools | None:
+        """Which are beyond the tolerance, all on one side, after or before; None: nobody is."""
+        far = self.hi if is_after else self.lo
+        if far is None or abs(far) >= (FAR if ours.dtype != np.float64 else np.inf):
+            return None
+        if ours.dtype == np.float64:
+            with np.errstate(over="ignore"):
+                apart = theirs - ours
+            return apart > far if is_after else apart < far
+        return _apart(theirs, ours, is_after=is_after) > np.uint64(abs(int(far)))
+
+    def within(self, found: Int64s, ours: Values, theirs: Values, *, is_after: bool) -> Int64s:
+        """Nobody in place of those beyond the tolerance."""
         rows = np.flatnonzero(found >= 0)
-        ours, theirs = self._probe[rows], self._base[found[rows]]
-        if ours.dtype == np.float64:
-            apart = theirs - ours
-            is_far = apart > far if is_after else apart < far
-        else:
-            is_far = _apart(theirs, ours, is_after=is_after) > np.uint64(abs(int(far)))
-        found[rows[is_far]] = NOBODY
+        is_far = self.is_far(ours[rows], theirs[found[rows]], is_after=is_after)
+        if is_far is not None:
+            found[rows[is_far]] = NOBODY
         return found
 
-    def nearer(self, before: Int64s, after: Int64s) -> Int64s:
-        """Of both the nearer one; the one before where they are as near."""
-        both = np.flatnonzero((before >= 0) & (after >= 0))
-        ours, one, other = self._probe[both], self._base[before[both]], self._base[after[both]]
-        if ours.dtype == np.float64:
-            is_after = np.abs(other - ours) < np.abs(ours - one)
-        else:
-            is_after = _apart(other, ours, is_after=True) < _apart(one, ours, is_after=False)
-        found = np.where(before >= 0, before, after)
-        found[both[is_after]] = after[both[is_after]]
-        return found
+
+def nearer(ours: Values, before: Values, after: Values) -> npt.NDArray[np.int8]:
+    """Less than 0 where the value before is nearer, more where the one after is, 0 where they are
+    exactly as far: distances of floats are not rounded here.
+
+    >>> nearer(*np.array([[5.0, 1e16], [4.5, -0.5], [5.5, 2e16]])).tolist()
+    [0, 1]
+    """
+    if ours.dtype != np.float64:
+        left, right = _apart(before, ours, is_after=False), _apart(after, ours, is_after=True)
+        return (left > right).astype(np.int8) - (left < right).astype(np.int8)
+    # before + after against twice ours; the sum's error is exact too (Knuth), and decides where
+    # the sum as rounded does not.  Large values are scaled so that no sum overflows.
+    scale = np.where(np.maximum(np.abs(before), np.abs(after)) > HUGE, 0.25, 1.0)
+    low, high, twice = before * scale, after * scale, 2 * scale * ours
+    total = low + high
+    part = total - low
+    error = (low - (total - part)) + (high - part)
+    signs = np.sign(twice - total)
+    found: npt.NDArray[np.int8] = np.where(signs != 0, signs, -np.sign(error)).astype(np.int8)
+    return found
 
 
 def _apart(theirs: Int64s, ours: Int64s, *, is_after: bool) -> npt.NDArray[np.uint64]:
@@ -156,11 +298,15 @@ def _apart(theirs: Int64s, ours: Int64s, *, is_after: bool) -> npt.NDArray[np.ui
     return high.view(np.uint64) - low.view(np.uint64)
 
 
-def _values(timed: Timed) -> npt.NDArray[Any]:
+def _values(timed: Timed) -> Values:
+    return values_of(timed.side, timed.rows)
+
+
+def values_of(side: Side, rows: pa.RecordBatch) -> Values:
     """The order attribute as numbers with a distance."""
-    name = timed.side.attributes[0]
+    name = side.attributes[0]
     assert name is not None
-    values, _ = comparable(timed.rows.column(name))
+    values, _ = comparable(rows.column(name))
     if values.dtype == np.float64:
         return values
     if values.dtype == np.uint64:

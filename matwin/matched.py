@@ -26,11 +26,13 @@ class Matched:
     candidates: Candidates
     unmatched: Int64s
     stretch: Stretch | None = None
-    """What there is in place of both where every row has one match at most."""
+    """What there is in place of both in an as-of join."""
 
     def places(self, rows: Int64s) -> Int64s | slice:
         """Ascending probe rows, as a slice where output may share their memory."""
         if self.stretch is None or not self.stretch.is_shared or len(rows) == 0:
+            return rows
+        if self.stretch.rows is not None:
             return rows
         first, last = int(rows[0]), int(rows[-1])
         return slice(first, last + 1) if last - first == len(rows) - 1 else rows
@@ -45,6 +47,8 @@ class Stretch:
     mates: Int64s
     is_shared: bool
     """Whether output may share their memory: nothing is read after them that would need it."""
+    rows: Int64s | None = None
+    """The probe row of each mate, ascending; None: they are one after the other."""
 
 
 Finish = Callable[[Matched], Result]

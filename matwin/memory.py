@@ -30,7 +30,7 @@ from .block import Block, offsets
 from .candidates import Candidates, joined
 from .finality import Finality
 from .judge import Judge, Offsets, nobody
-from .latest import Latest, Timed
+from .latest import Latest, Mates, Timed
 from .matched import Finish, Matched, Result, Stretch, unmatched_rows
 from .output import BATCH_ROWS
 from .side import SIDES, Side
@@ -312,7 +312,7 @@ class MemoryDirection:
             yield from map(finish, self._pieces(work, _as_it_is))
 
     def _latest(self, judged: Rows, latest: Latest, *, is_end: bool) -> _LatestWork:
-        """One match of each row, found in one pass over both sides."""
+        """The nearest rows of each row, found in one pass over both sides."""
         judge, rows, base = self.judge, judged.joined(), self.base.joined()
         keys = self.base.portions[0].keys if self.base.portions else np.empty(0, np.int64)
         found = latest.search(
@@ -321,9 +321,8 @@ class MemoryDirection:
             Timed(judge.base.side, base, keys),
             threads=self._threads,
         )
-        return _LatestWork(
-            nobody(judge), rows, base, found, is_shared=is_end and not self._keeps_rows
-        )
+        is_shared = is_end and not self._keeps_rows
+        return _LatestWork(nobody(judge), rows, base, found, is_shared=is_shared)
 
     def _sorted(self, judged: pa.RecordBatch) -> tuple[_Ordered, _Ordered]:
         """Both sides sorted: whoever gathers the rows of pairs finds them side by side."""
@@ -499,10 +498,10 @@ class _SortedWork:
 
 
 class _LatestWork:
-    """What has been found already: a row's match or nobody."""
+    """What has been found already: a row's matches or nobody."""
 
     def __init__(
-        self, nobody: Candidates, rows: pa.RecordBatch, base: pa.RecordBatch, found: Int64s, *,
+        self, nobody: Candidates, rows: pa.RecordBatch, base: pa.RecordBatch, found: Mates, *,
         is_shared: bool,
     ) -> None:  # fmt: skip
         self._is_shared = is_shared
@@ -515,8 +514,8 @@ class _LatestWork:
         self, finish: Finish[Result], first: int, limit: int, capacity: int
     ) -> tuple[Result, int, int]:
         """See `_Work`."""
-        limit = min(limit, first + capacity)
-        stretch = Stretch(first, self._found[first:limit], self._is_shared)
+        rows, mates, limit = self._found.stretch(first, limit, capacity)
+        stretch = Stretch(first, mates, self._is_shared, rows)
         return finish(Matched(*self._sides, self._nobody, NOBODY, stretch)), limit, PIECE_ROWS_MAX
 
 

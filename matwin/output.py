@@ -37,6 +37,11 @@ class Output:
         self._right_columns = list(right_names)
         self._distances_of = self._measures() if question.distances else []
 
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """The left and the right columns that come out."""
+        return self._left_columns, self._right_columns
+
     def _measures(self) -> list[tuple[str, str, Distances]]:
         """The columns that a distance is of, and what makes it of them."""
         found = []

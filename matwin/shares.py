@@ -57,6 +57,32 @@ PART_ROOM = 0.8
 """What the parts under way may take; the rest is for frames, and for what is written."""
 WALK_ROOM = 0.75
 """What walking a part may take while the lanes of the others are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeShares:
+    """An as-of join on pages: what it takes at each of its three stages, one after the other, with
+    room for a few of the widest rows and pages beside them."""
+
+    run: int = 12
+    """Numbers that are sorted at a time, which takes four times as much."""
+    merge: int = 16
+    """Numbers of all runs that are merged at a time: five times as much, sorted and once more."""
+    passing: int = 4
+    """What the pass makes of those that leave, in such parts."""
+    pile: int = 128
+    """Rows of a group, and rows that wait for the next one, in memory: five of these."""
+    pairs: int = 48
+    """Pairs that gather before they are put down."""
+    rows: int = 6
+    """Right rows, and rows that are brought to left rows, that are there at a time, twice."""
+    gather: int = 24
+    """Rows that are brought to left rows at a time."""
+    batch: int = 32
+    """A batch of output."""
+
+
+MERGE_SHARES = MergeShares()
 WHOLE_SHARE = 8
 WHOLE_BYTES_MIN = 2**25
 """Parquet's pages are of 1 MiB by default, one of each column is open at a time, and a file with

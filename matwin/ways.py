@@ -37,8 +37,8 @@ class Ways:
 
     @property
     def prefers_parts(self) -> bool:
-        """Whether parts cost less than a walk."""
-        return FORCED == "parts" or self["parts"].seconds < self["walk"].seconds
+        """Whether parts cost less than what is left without them."""
+        return FORCED == "parts" or self["parts"].seconds < self.estimates[-1].seconds
 
 
 def ways_of(
@@ -59,7 +59,8 @@ def ways_of(
         for each, total in zip(row_bytes, totals, strict=True)
     )
     work = Work(
-        sum(totals), size, needed, options.budget_bytes, options.page_bytes, is_sorted, is_live
-    )
+        sum(totals), size, needed, options.budget_bytes, options.page_bytes, is_sorted, is_live,
+        joining.beyond,
+    )  # fmt: skip
     chunk = options.budget_bytes * GATHER_SHARE
     return Ways(division, estimates(work, division[1] if division else None, chunk))

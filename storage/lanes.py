@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from zlib import crc32
@@ -64,7 +64,7 @@ class Lanes:
     def __init__(self, pool: BufferPool, window: int, name: str, schema: pa.Schema) -> None:
         self._pool = pool
         self._window = window
-        self._schema = schema
+        self.schema = schema
         self._row_bits = _row_bits(schema)
         self._next_page = 0
         self._lanes: dict[int, Lane] = {}
@@ -83,10 +83,19 @@ class Lanes:
 
         While a page is made there are two copies of it, so pages are no larger than others'.
         """
-        room = record_bytes(self._pool.file.page_size)
-        page = _Page(room)
-        for number in np.flatnonzero(np.diff(edges)).tolist():
-            for piece in self._small(rows.slice(edges[number], edges[number + 1] - edges[number])):
+        self._put(
+            (number, rows.slice(edges[number], edges[number + 1] - edges[number]))
+            for number in np.flatnonzero(np.diff(edges)).tolist()
+        )
+
+    def add(self, number: int, pieces: Iterable[pa.RecordBatch]) -> None:
+        """Put pieces down at the end of one lane, in their order."""
+        self._put((number, piece) for piece in pieces)
+
+    def _put(self, given: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        page = _Page(room := record_bytes(self._pool.file.page_size))
+        for number, rows in given:
+            for piece in self._small(rows):
                 body = piece.serialize()
                 if not page.has_room(body.size):
                     self._write(page)
@@ -129,23 +138,44 @@ class Lanes:
         for piece in held[:: max(1, len(held) // pieces)]:
             yield from map(self._rows, self._pool.copied([piece]))
 
-    def taken(self, number: int) -> Iterator[pa.RecordBatch]:
+    def taken(self, number: int, at_once: int = PIECES_AT_ONCE) -> Iterator[pa.RecordBatch]:
         """The rows of a lane, a piece at a time; they are gone here.
 
-        Whoever takes them has reserved room for them: the pool does not count them any more.
+        Whoever takes them has reserved room for them, for `at_once` pieces at least: the pool does
+        not count them any more.
         """
         pieces = self._lanes.pop(number, Lane()).pieces(self._window)
-        for first in range(0, len(pieces), PIECES_AT_ONCE):
-            some = pieces[first : first + PIECES_AT_ONCE]
+        for first in range(0, len(pieces), at_once):
+            some = pieces[first : first + at_once]
             found = self._pool.copied(some)
             self._let_go(some, f"part {number}")
             yield from map(self._rows, found)
 
+    def read(self, number: int, at_once: int = 1) -> Iterator[pa.RecordBatch]:
+        """The same, and they stay."""
+        pieces = self.lane(number).pieces(self._window)
+        for first in range(0, len(pieces), at_once):
+            some = pieces[first : first + at_once]
+            found = self._pool.copied(some)
+            self._pool.looked_at(dict.fromkeys(piece.page_id for piece in some), f"part {number}")
+            yield from map(self._rows, found)
+
+    def drop(self, number: int) -> None:
+        """Give up a lane unread."""
+        self._dropped(self._lanes.pop(number, Lane()).pieces(self._window))
+
     def _rows(self, body: pa.Buffer) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(body, self._schema)
+        return pa.ipc.read_record_batch(body, self.schema)
 
     def _let_go(self, pieces: Sequence[Piece], why: str) -> None:
         """Pieces that have been read; their page goes with the last, on whatever thread that is."""
+        self._pool.finish(self._done_with(pieces), why)
+
+    def _dropped(self, pieces: Sequence[Piece]) -> None:
+        self._pool.drop(self._done_with(pieces), "dropped")
+
+    def _done_with(self, pieces: Sequence[Piece]) -> list[PageId]:
+        """The pages of which nothing is left without these pieces."""
         done = []
         with self._leaving:
             for piece in pieces:
@@ -153,7 +183,7 @@ class Lanes:
                 if self._left[piece.page_id] == 0:
                     done.append(piece.page_id)
                     del self._left[piece.page_id]
-        self._pool.finish(done, why)
+        return done
 
     def close(self) -> None:
         """Give up all lanes."""

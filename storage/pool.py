@@ -175,12 +175,16 @@ class BufferPool:
 
     def finish(self, pages: Sequence[PageId], why: str = "") -> None:
         """Give up pages of which every piece has been copied: each counts as read once."""
+        self.looked_at(pages, why)
+        self.drop(pages, why)
+
+    def looked_at(self, pages: Iterable[PageId], why: str = "") -> None:
+        """Count pages of which pieces have been copied."""
         with self._lock:
             for page_id in pages:
                 frame = self._resident(page_id)
                 for event in ("read" if frame is None else "hit", "pin", "unpin"):
                     self._count(event, page_id, frame, why)
-        self.drop(pages, why)
 
     def prefetch(self, page_id: PageId) -> bool:
         """Read a page into a frame without pinning it; False where there is no room."""

@@ -66,6 +66,8 @@ class WindowJoining:
             question, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
         )
 
+    beyond = "walk"
+
     def in_memory(self) -> StreamsInMemory:
         """The engine of the algorithm, without rows."""
         engine = self._engine(self._output, self._options.workers, keeps_rows=False)

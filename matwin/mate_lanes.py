@@ -1,0 +1,136 @@
+"""Rows brought from the order of one side to that of the other, by way of lanes on pages.
+
+    pairs of numbers, in any order ──▶ lanes by right row  │ 0–999 │ 1000–1999 │ …
+    right rows of a lane, in memory ──▶ lanes by left row  │ 0–1499 │ 1500–2999 │ …
+
+Each lane has rows that are near each other, so that whoever takes one finds all that it names in
+few blocks; nothing is sorted as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from matwin.storage.arrays import arrow, as_numpy
+from matwin.storage.columns import Int64s
+from matwin.storage.pool import BufferPool
+from matwin.storage.store import Store
+
+from .nearest import Pairs
+from .output import BATCH_ROWS
+from .side import ROW
+from .sizes import bytes_at, cuts
+
+MATE = "matwin mate"
+
+
+class PairLanes:
+    """Pairs in lanes by their right row."""
+
+    def __init__(self, store: Store, starts: list[int], pairs_max: int) -> None:
+        self.lanes = store.lanes("pairs", whole_numbers("left", "right"))
+        self.count = 0
+        self._starts = np.array(starts, np.int64)
+        self._pairs_max = pairs_max
+        self._waiting: list[Pairs] = []
+        self._rows = 0
+
+    def add(self, found: Pairs) -> None:
+        """Take the pairs that have a right row."""
+        there = found[1] >= 0
+        left, right = found[0][there], found[1][there]
+        for start in range(0, len(left), self._pairs_max):
+            some = left[start : start + self._pairs_max], right[start : start + self._pairs_max]
+            self._waiting.append(some)
+            self._rows += len(some[0])
+            if self._rows >= self._pairs_max:
+                self._put()
+
+    def _put(self) -> None:
+        left, right = (np.concatenate(some) for some in zip(*self._waiting, strict=True))
+        self.count += len(left)
+        self._waiting, self._rows = [], 0
+        lane = np.searchsorted(self._starts, right, "right") - 1
+        order = np.argsort(lane, kind="stable")
+        rows = pa.RecordBatch.from_arrays(
+            [arrow(left[order]), arrow(right[order])], schema=self.lanes.schema
+        )
+        self.lanes.put(rows, _edges(lane, len(self._starts)))
+
+    def finish(self) -> None:
+        """Put down what is left."""
+        if self._waiting:
+            self._put()
+
+
+class MateLanes:
+    """Right rows that match, in lanes by their left row."""
+
+    def __init__(self, store: Store, right: pa.Schema, starts: list[int]) -> None:
+        self.starts = np.array(starts, np.int64)
+        self.lanes = store.lanes("matches", mates_schema(right))
+
+    def add(
+        self,
+        rows: pa.RecordBatch,
+        at: Int64s,
+        left: Int64s,
+        right: Int64s,
+        pool: BufferPool,
+        share: int,
+    ) -> None:
+        """Take right rows for these left rows, so many bytes at a time."""
+        lane = np.searchsorted(self.starts, left, "right") - 1
+        order = np.argsort(lane, kind="stable")
+        widths = bytes_at(rows, at[order])
+        for a, b in cuts(widths, len(at), share, BATCH_ROWS):
+            some = order[a:b]
+            size = int(widths[a:b].sum() if not isinstance(widths, int) else widths * (b - a))
+            with pool.reserve(2 * size):
+                columns = rows.take(arrow(at[some])).columns[:-1]
+                numbers = [arrow(left[some]), arrow(right[some])]
+                part = pa.RecordBatch.from_arrays([*columns, *numbers], schema=self.lanes.schema)
+                self.lanes.put(part, _edges(lane[some], len(self.starts)))
+
+    def move(self, piece: pa.RecordBatch) -> None:
+        """Take rows of other such lanes."""
+        left = as_numpy(piece.column(ROW))
+        lane = np.searchsorted(self.starts, left, "right") - 1
+        order = np.argsort(lane, kind="stable")
+        self.lanes.put(piece.take(arrow(order)), _edges(lane, len(self.starts)))
+
+
+def _edges(lane: Int64s, lanes: int) -> list[int]:
+    return [0, *np.cumsum(np.bincount(lane, minlength=lanes)).tolist()]
+
+
+def gathered(pieces: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[Pairs]:
+    """Pairs of several pieces together."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for piece in pieces:
+        waiting.append(piece)
+        rows += piece.num_rows
+        if rows >= rows_max:
+            yield _pairs_of(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _pairs_of(waiting)
+
+
+def _pairs_of(pieces: list[pa.RecordBatch]) -> Pairs:
+    left, right = (
+        np.concatenate([as_numpy(piece.column(at)) for piece in pieces]) for at in (0, 1)
+    )
+    return left, right
+
+
+def mates_schema(right: pa.Schema) -> pa.Schema:
+    return right.append(pa.field(MATE, pa.int64()))
+
+
+def whole_numbers(*names: str) -> pa.Schema:
+    return pa.schema([(name, pa.int64()) for name in names])
