@@ -37,6 +37,7 @@ from .csv_file import CSV_SAMPLE_BYTES, Csv, head, longest_row
 from .file import COMPRESSED, File, described_file
 from .files import with_columns
 from .formats import Ipc, Parquet
+from .parquet import footer_of
 from .places import Place
 from .shares import ReadShare
 
@@ -185,8 +186,8 @@ def _thinned(file: File, fragment: Any, schema: pa.Schema, condition: Any) -> Fi
     """The file without the row groups that have no row of the condition, as its footer says."""
     if not isinstance(file, Parquet):
         return file
-    if condition is not None:
+    footer = footer_of(file.place)
+    if condition is not None and footer.has_sound_statistics:
         fragment = fragment.subset(filter=condition, schema=schema)
     groups = tuple(group.id for group in fragment.row_groups)
-    rows = sum(group.num_rows for group in fragment.row_groups)
-    return replace(file, groups=groups, rows_hint=rows)
+    return replace(file, groups=groups, rows_hint=sum(map(footer.rows_of, groups)))

@@ -17,18 +17,21 @@ Left out: lists that are far longer in some rows than in others, and texts that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from math import isfinite
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from matwin.storage.machine import release_unused
+from matwin.storage.names import listed
 from matwin.storage.units import format_size
 
 from .ipc_layout import ReadAt
+from .parquet_empty import empty_pages, hidden
+from .parquet_footer import Chunk, Damaged, Footer
 from .parquet_pages import DICTIONARY_PAGE, Page, longest_text, pages
 from .places import Place
 from .row_groups import RowGroup
@@ -41,8 +44,6 @@ COLUMN_BYTES = 2**14
 """What a column's reader takes by itself, however small the column: 12 KB, measured."""
 COLUMNS_MAX = 512
 PREFIX_FACTOR = 16
-_COMPARED = ("INT32", "INT64", "FLOAT", "DOUBLE")
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class Column:
     open_bytes: int
 
 
-def opened(place: Place, columns: int, share: ReadShare) -> pq.ParquetFile:
-    """A file of which so many columns are read at once.
+def opened(place: Place, columns: int, share: ReadShare, instead: Any = None) -> pq.ParquetFile:
+    """A file of which so many columns are read at once; `instead` is what Arrow is given for it.
 
     One row group of 8 million rows, 168 MB on disk, peaks at 53 MB this way, in the same time; at
     250 MB without a buffer size, which reads whole column chunks.
@@ -63,52 +64,36 @@ def opened(place: Place, columns: int, share: ReadShare) -> pq.ParquetFile:
     each = share.whole_bytes // 4 // max(min(columns, COLUMNS_MAX), 1)
     buffer = max(BUFFER_BYTES_MIN, min(each, BUFFER_BYTES_MAX))
     return pq.ParquetFile(
-        place.local if place.local is not None else place.file(),
+        instead or (place.local if place.local is not None else place.file()),
         pre_buffer=False,
         buffer_size=buffer,
         page_checksum_verification=True,
     )
 
 
+def footer_of(place: Place) -> Footer:
+    """What a file says of itself, looked through before pyarrow is asked to open it."""
+    with place.bytes() as read_at:
+        return Footer.of(read_at, place.size())
+
+
 def described(place: Place) -> tuple[pa.Schema, int, int]:
     """The columns of a file, what it takes when it is decoded, and its rows."""
+    footer = footer_of(place)
     with opened(place, 1, ROOMY) as file:
-        about, schema = file.metadata, file.schema_arrow
-        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-        rows = int(about.num_rows)
-    del file, about
+        schema = file.schema_arrow
+    del file
     _give_back(len(schema))
-    return schema, size, rows
+    return schema, footer.unpacked, footer.rows
 
 
 def row_groups(place: Place, name: str) -> list[RowGroup] | None:
     """What the footer says of a column of numbers; None where it does not say it of every row
     group."""
     try:
-        with opened(place, 1, ROOMY) as file:
-            leaves = leaves_of(file)[name]
-            is_time = pa.types.is_temporal(file.schema_arrow.field(name).type)
-            about = file.metadata
-            chunks = [about.row_group(i).column(leaves[0]) for i in range(about.num_row_groups)]
-            found = [_row_group(chunk, is_time=is_time) for chunk in chunks]
-            is_one = len(leaves) == 1 and file.schema.column(leaves[0]).max_repetition_level == 0
-    except (pa.ArrowException, ValueError, OverflowError, OSError):  # no reason to fail: they help
+        return footer_of(place).ranges(name)
+    except (pa.ArrowException, ValueError, OSError):  # no reason to fail: they help
         return None
-    return [each for each in found if each is not None] if is_one and None not in found else None
-
-
-def _row_group(chunk: Any, *, is_time: bool) -> RowGroup | None:
-    told = chunk.statistics
-    if told is None or chunk.physical_type not in _COMPARED:
-        return None
-    if not told.has_min_max:
-        is_null = told.has_null_count and told.null_count == chunk.num_values
-        return RowGroup(chunk.num_values, None) if is_null else None
-    # As the file has them: times of nanoseconds are no `datetime`.
-    limits = (told.min_raw, told.max_raw) if is_time else (told.min, told.max)
-    if not all(isinstance(value, int | float) and isfinite(value) for value in limits):
-        return None  # an infinite value is one that no join looks at, and hides the others
-    return RowGroup(chunk.num_values, limits)
 
 
 def _give_back(columns: int) -> None:
@@ -125,10 +110,12 @@ class Reader:
         groups: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         """`groups` are the row groups to be read; None: all."""
-        self._path, self._read_at, self._names, self._share = place.path, read_at, names, share
+        self._place, self._read_at, self._names, self._share = place, read_at, names, share
+        self._footer = footer_of(place)
         self._file = opened(place, len(names), share)
-        self._leaves = leaves_of(self._file)
-        every = range(self._file.metadata.num_row_groups)
+        if self._file.schema_arrow.names != list(self._footer.columns):
+            raise Damaged("its columns are not those of its Arrow schema")
+        every = range(self._footer.groups)
         self._groups: Sequence[int] = every if groups is None else groups
 
     def __enter__(self) -> Reader:
@@ -142,7 +129,7 @@ class Reader:
         if self._file is not None:
             self._file.close()
             self._file = None
-            _give_back(len(self._leaves))
+            _give_back(len(self._footer.columns))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
@@ -164,14 +151,49 @@ class Reader:
         return size <= self._share.whole_bytes and len(columns) <= COLUMNS_MAX
 
     def _read(self, group: int, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        return self._file.iter_batches(  # type: ignore[no-any-return]
-            batch_size=rows, row_groups=[group], columns=list(names), use_threads=False
-        )
+        """Some columns of a row group, as many rows as its footer says."""
+        count = given = 0
+        wanted = self._footer.rows_of(group)
+        failure: Exception | None = None
+        try:
+            for batch in _batches(self._file, group, names, rows):
+                given += batch.num_rows
+                yield batch
+        except (pa.ArrowException, OSError) as e:  # one column is shorter than another
+            failure = e
+        if failure is None and given == wanted:
+            return
+        empty = self._empty_pages(group, names)
+        if empty:
+            source = hidden(self._read_at, self._place.size(), empty)
+            with opened(self._place, len(names), self._share, source) as file:
+                for batch in _batches(file, group, names, rows):
+                    count += batch.num_rows
+                    if count > given:
+                        yield batch.slice(max(0, batch.num_rows - count + given))
+            given = count
+        elif failure is not None:
+            raise failure
+        if given != wanted:
+            raise Damaged(
+                f"row group {group} has {wanted} rows by the footer, and {given} were read of its "
+                f"columns {listed(names)}; copy the file anew from where it came, or have it "
+                "written anew with larger data pages"
+            )
+
+    def _empty_pages(self, group: int, names: Sequence[str]) -> list[int]:
+        """Where data pages have no values, at which Arrow stops reading."""
+        chunks = [
+            self._footer.chunk(group, leaf) for name in names for leaf in self._footer.columns[name]
+        ]
+        with suppress(ValueError):  # damaged headers: Arrow has said it, or the rows will
+            return [at for c in chunks for at in empty_pages(self._read_at, self._pages(c))]
+        return []
 
     # ── columns in groups ────────────────────────────────────────────────────────────────────
 
     def _by_groups(self, group: int, columns: list[Column], rows: int) -> Iterator[pa.RecordBatch]:
-        with Spill(f"file {self._path!r}", self._share.scratch) as spill:
+        with Spill(f"file {self._place.path!r}", self._share.scratch) as spill:
             parts = [
                 _Slices(spill, self._batches_of(group, some, rows), rows)
                 for some in self._divided(columns)
@@ -203,29 +225,27 @@ class Reader:
 
     def _refused(self, name: str, size: int, what: str) -> Exception:
         return self._share.refusal(
-            f"file {self._path!r}: column {name!r} has {what} that takes {format_size(size)} and "
-            "can only be read whole",
+            f"file {self._place.path!r}: column {name!r} has {what} that takes "
+            f"{format_size(size)} and can only be read whole",
             size, "write the file anew with smaller pages and dictionaries",
         )  # fmt: skip
 
     # ── what columns take ────────────────────────────────────────────────────────────────────
 
     def _columns(self, group: int) -> list[Column]:
-        about = self._file.metadata.row_group(group)
-        return [self._column(about, name, self._leaves[name]) for name in self._names]
+        return [self._column(group, name, self._footer.columns[name]) for name in self._names]
 
-    def _column(self, about: Any, name: str, leaves: range) -> Column:
-        found = [self._leaf(about, name, number) for number in leaves]
+    def _column(self, group: int, name: str, leaves: range) -> Column:
+        found = [self._leaf(group, name, number) for number in leaves]
         return Column(name, sum(width for width, _ in found), sum(size for _, size in found))
 
-    def _leaf(self, about: Any, name: str, number: int) -> tuple[float, int]:
+    def _leaf(self, group: int, name: str, number: int) -> tuple[float, int]:
         """The bytes of a row, and those that are open, of one leaf of a column."""
-        chunk = about.column(number)
-        rows = max(about.num_rows, 1)
-        has_dictionary = any("DICT" in encoding for encoding in chunk.encodings)
-        mean = chunk.total_uncompressed_size / rows
-        size = chunk.total_uncompressed_size + chunk.total_compressed_size
-        is_text = chunk.physical_type == "BYTE_ARRAY"
+        leaf, chunk = self._footer.leaves[number], self._footer.chunk(group, number)
+        rows = max(chunk.rows, 1)
+        mean = chunk.unpacked / rows
+        size = chunk.unpacked + chunk.packed
+        is_text = leaf.type == "BYTE_ARRAY"
         found: list[Page] = []
         # Where all of it may be open, nobody needs to know how large its pages are: their headers
         # took an eighth of the time of a join of 4M rows.
@@ -233,57 +253,39 @@ class Reader:
         if size > self._share.portion_bytes and not may_be_open:
             found = list(self._pages(chunk))
             size = max((page.unpacked + page.size for page in found), default=0)
-        elif is_text and has_dictionary:
+        elif is_text and chunk.has_dictionary:
             found = list(islice(self._pages(chunk), 1))
         first = found[0] if found and found[0].kind == DICTIONARY_PAGE else None
         kept = 0 if first is None else 2 * first.unpacked
         open_bytes = COLUMN_BYTES + kept + size
-        values = max(chunk.num_values / rows, 1.0)
-        width = float(_width(self._file.schema.column(number)) * values)
+        values = max(chunk.values / rows, 1.0)
+        width = max(leaf.bytes, 1) * values
         if is_text:
             width = 8 * values + _plain_width(found, mean)
-            if any("DELTA_BYTE_ARRAY" in encoding for encoding in chunk.encodings):
+            if chunk.has_prefixes:
                 width += PREFIX_FACTOR * mean
             if first is not None:
                 if open_bytes > self._share.single_bytes:
                     raise self._refused(name, open_bytes, "a dictionary or page")
-                width += values * longest_text(self._read_at, first, chunk.compression)
+                width += values * longest_text(self._read_at, first, chunk.codec)
         return width, open_bytes
 
-    def _pages(self, chunk: Any) -> Iterator[Page]:
-        start = chunk.data_page_offset
-        if chunk.dictionary_page_offset:
-            start = min(start, chunk.dictionary_page_offset)
-        return pages(self._read_at, start, chunk.total_compressed_size)
+    def _pages(self, chunk: Chunk) -> Iterator[Page]:
+        return pages(self._read_at, chunk.start, chunk.packed)
+
+
+def _batches(
+    file: pq.ParquetFile, group: int, names: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    return file.iter_batches(  # type: ignore[no-any-return]
+        batch_size=rows, row_groups=[group], columns=list(names), use_threads=False
+    )
 
 
 def _plain_width(found: list[Page], mean: float) -> float:
     """The bytes of a value in the page where they are widest."""
     plain = [p.unpacked / max(p.values, 1) for p in found if p.kind != DICTIONARY_PAGE]
     return max(plain, default=mean)
-
-
-def _width(leaf: Any) -> int:
-    return _WIDTHS.get(leaf.physical_type) or max(leaf.length or 0, 1)
-
-
-def leaves_of(file: pq.ParquetFile) -> dict[str, range]:
-    """The leaves of every column, by number; columns of structs and maps have several."""
-    schema = file.schema_arrow
-    starts = [0]
-    for field in schema:
-        starts.append(starts[-1] + _leaf_count(field.type))
-    if starts[-1] != file.metadata.num_columns:
-        raise ValueError("its columns are not those of its Arrow schema")
-    return {name: range(*ends) for name, ends in zip(schema.names, pairwise(starts), strict=True)}
-
-
-def _leaf_count(data_type: pa.DataType) -> int:
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _leaf_count(data_type.storage_type)
-    if pa.types.is_dictionary(data_type) or data_type.num_fields == 0:
-        return 1
-    return sum(_leaf_count(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 class _Slices:

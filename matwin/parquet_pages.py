@@ -38,6 +38,8 @@ class Page:
     unpacked: int
     values: int
     encoding: int
+    header: int
+    """Where its header begins."""
 
     @property
     def is_coded(self) -> bool:
@@ -55,10 +57,10 @@ def pages(read_at: ReadAt, start: int, size: int) -> Iterator[Page]:
             raise _nonsense(place)
         packed, unpacked, kind = (_count(header, field, place) for field in (3, 2, 1))
         values, encoding = (_count(about, f, place) for f in (1, 4 if 8 in header else 2))
-        place += length
+        header_at, place = place, place + length
         if packed < 0 or unpacked < 0 or place + packed > start + size:
             raise ValueError(f"its page at byte {place} ends behind its column")
-        yield Page(kind, place, packed, unpacked, values, encoding)
+        yield Page(kind, place, packed, unpacked, values, encoding, header_at)
         place += packed
 
 

@@ -78,6 +78,12 @@ class Place:
             with self.system.open_input_file(self.inner) as file:
                 yield lambda place, count: file.read_at(count, place)
 
+    def size(self) -> int:
+        """How many bytes it has now."""
+        if self.local is not None:
+            return Path(self.local).stat().st_size
+        return int(self.system.get_file_info(self.inner).size or 0)
+
     def file(self) -> Any:
         """The file for Arrow, to be read anywhere."""
         if self.local is not None:
