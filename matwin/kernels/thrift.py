@@ -37,7 +37,7 @@ HASH_START, HASH_FACTOR = 1469598103934665603, 1099511628211
 
 
 @kernel
-def varint(data: Bytes, at: int) -> tuple[int, int]:
+def varint(data: Bytes, at: int) -> tuple[Int, Int]:
     """A number of up to 64 bits, and the place behind it; `NONSENSE` where there is none."""
     value: Int = np.int64(0)
     shift: Int = 0
@@ -54,7 +54,7 @@ def varint(data: Bytes, at: int) -> tuple[int, int]:
 @kernel
 def field(
     data: Bytes, at: int, spec: Numbers, stack: Numbers, depth: int
-) -> tuple[int, int, int, int, int]:
+) -> tuple[Int, Int, Int, Int, Int]:
     """The next field of a struct: its type (0: there is none), what is done with it, the column and
     kind for that, and the place of its value."""
     if at >= len(data):
@@ -79,7 +79,7 @@ def field(
 
 
 @kernel
-def element(stack: Numbers, depth: int) -> tuple[int, int, int]:
+def element(stack: Numbers, depth: int) -> tuple[Int, Int, Int]:
     """The next element of a list or map: its type (0: there is none), what is done with it, and the
     column for that."""
     if stack[depth, LEFT] == 0:
