@@ -18,11 +18,11 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from matwin.storage.columns import is_numeric, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.units import Tolerance, in_units, shown
 
 from .asof_engine import AsofJoin
+from .attributes import Attribute, attributes_of
 from .bounds import Strict, negative, nonzero
 from .explained import explained
 from .hints import explains_words
@@ -104,7 +104,7 @@ def asof_question(
     _one_of("how", how, HOWS)
     if not isinstance(on, str | tuple):
         raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
-    _check_tolerance(tolerance, left, on if isinstance(on, str) else on[0])
+    _check_tolerance(tolerance, attributes_of(left, right, {on: None})[0])
     limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
     return Question.of(
         left, right, on={on: limits}, by=by, how="left", best=True,
@@ -112,15 +112,14 @@ def asof_question(
     )  # fmt: skip
 
 
-def _check_tolerance(tolerance: Any, schema: pa.Schema, name: str) -> None:
+def _check_tolerance(tolerance: Any, compared: Attribute) -> None:
     """Refuse what is no distance, in the words in which it was given."""
     if isinstance(tolerance, tuple):
         raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
-    at = schema.get_field_index(name)
-    kind = plain_type(schema.field(at).type) if at >= 0 else None
-    if tolerance is None or kind is None or not is_numeric(kind):
-        return  # what is wrong with the column comes first
-    if in_units(tolerance, pa.field(name, kind), rounding=math.floor) < 0:
+    if tolerance is None or not compared.is_number:
+        return  # what is wrong with the column is told with the question
+    column = pa.field(compared.name, compared.type)
+    if in_units(tolerance, column, rounding=math.floor) < 0:
         raise InputError(
             f"tolerance={shown(tolerance)} is negative; it is a distance, so leave out the sign: "
             "direction= says on which side a match may be"

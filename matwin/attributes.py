@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Key
 from matwin.storage.names import listed
@@ -184,7 +185,7 @@ def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
 def _attribute(
     left: pa.Schema, right: pa.Schema, names: tuple[str, str], tolerance: Tolerance, order: Order
 ) -> Attribute:
-    ours, theirs = _field(left, names[0], "left"), _field(right, names[1], "right")
+    ours, theirs = known(_field(left, names[0], "left"), _field(right, names[1], "right"))
     order.check(ours, theirs)
     if not (is_numeric(ours.type) and is_numeric(theirs.type)):
         if tolerance is not None:
@@ -207,7 +208,7 @@ def _attribute(
 
 
 def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:
-    ours, theirs = _field(left, names[0], "left"), _field(right, names[1], "right")
+    ours, theirs = known(_field(left, names[0], "left"), _field(right, names[1], "right"))
     Key.of(ours)
     Key.of(theirs)
     if is_numeric(ours.type) and is_numeric(theirs.type):
@@ -218,6 +219,22 @@ def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:
             "cast one of them"
         )
     return KeyPair(*names, ours.type)
+
+
+def known(*fields: pa.Field) -> tuple[pa.Field, ...]:
+    """The fields, those without a type in the type of the first that has one.
+
+    Arrow has no type for a column of nothing but nulls, such as a frame's without rows: it matches
+    nothing, and goes with everything.
+
+    >>> [str(field.type) for field in known(pa.field("k", pa.null()), pa.field("k", pa.int8()))]
+    ['int8', 'int8']
+    """
+    types = [field.type for field in fields if not pa.types.is_null(field.type)]
+    return tuple(
+        field.with_type(types[0]) if types and pa.types.is_null(field.type) else field
+        for field in fields
+    )
 
 
 def _family(data_type: pa.DataType) -> str:

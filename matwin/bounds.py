@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.storage.errors import InputError
-from matwin.storage.units import Counts, Tolerance, in_units, shown
+from matwin.storage.units import Counts, Tolerance, in_units, is_duration, nanoseconds, shown
 
 INT_LIMIT, FLOAT_LIMIT = 2**70, math.inf
 """What stands for no limit on one side: no two whole numbers are further apart, and the rounded
@@ -77,8 +77,11 @@ def negative(amount: Any) -> Any:
         return amount[1:] if amount.startswith("-") else f"-{amount}"
     try:
         return -amount
-    except TypeError as e:
-        raise InputError(f"{shown(amount)} is not an amount") from e
+    except (TypeError, OverflowError) as e:
+        if not is_duration(amount):
+            raise InputError(f"{shown(amount)} is not an amount") from e
+    # Arrow's durations have no sign to turn, and the longest timedelta has no negative.
+    return f"{-int(nanoseconds(amount))}ns"
 
 
 def bare_tolerance(

@@ -82,7 +82,7 @@ def captured(
     called = name or _name(function)
     if not callable(function):
         raise InputError(f"captured: a {type(function).__name__} is no function")
-    _check_schema(schema, called)
+    schema = _check_schema(schema, called)
     kind = CapturedAgain if replayable else Captured
     return kind(called, schema, False, None, None, Switch(), function, Step())
 
@@ -91,10 +91,10 @@ def _name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _check_schema(schema: object, name: str) -> None:
+def _check_schema(schema: object, name: str) -> pa.Schema:
     if not isinstance(schema, pa.Schema):
         raise InputError(f"{name}: schema is a {type(schema).__name__}; give a pyarrow.Schema")
-    checked_schema(schema, name)
+    return checked_schema(schema, name)
 
 
 class Step:
@@ -286,7 +286,7 @@ def replayable(
     called = name or _name(open_at)
     if not callable(open_at):
         raise InputError(f"replayable: a {type(open_at).__name__} is no function of a row's number")
-    _check_schema(schema, called)
+    schema = _check_schema(schema, called)
     return Replayed(called, schema, False, None, None, Switch(), open_at)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.encodings import plain_schema, plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 
@@ -61,13 +62,14 @@ class Files(Source):
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield from sliced(_cast(validated(batch, where), schema, where), portion_bytes)
+                for part in sliced(validated(batch, where), portion_bytes):
+                    yield _cast(part, schema, where)
 
     def row_groups(self, column: str) -> list[RowGroup] | None:
         wanted = self.schema.field(column).type
         found: list[RowGroup] = []
         for file in self.files:
-            is_same = file.schema.field(column).type == wanted
+            is_same = plain_type(file.schema.field(column).type) == wanted
             is_own = column not in dict(file.constants)
             some = file.row_groups(column) if is_same and is_own else None
             if some is None:
@@ -129,7 +131,7 @@ def files_source(
 def sum_of(files: Sequence[File], schema: pa.Schema, name: str) -> Files:
     """The source of files whose columns are known."""
     size, rows = _sum(f.bytes_hint for f in files), _sum(f.rows_hint for f in files)
-    return Files(name, schema, True, size, rows, tuple(files))
+    return Files(name, plain_schema(schema), True, size, rows, tuple(files))
 
 
 def _with_hive(files: list[File]) -> list[File]:

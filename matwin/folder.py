@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.encodings import plain_schema
 from matwin.storage.errors import InputError
 
 from .csv_file import Csv
@@ -55,7 +56,8 @@ def folder_source(
         raise InputError(f"{where} is not there; make it, or mend the name")
     if format is not None and format not in _FORMATS:
         raise InputError(f"{where}: format={format!r}; choose one of {', '.join(_FORMATS)}")
-    found = Folder(name, schema, False, None, None, switch, folder, pattern, format,
+    declared = schema if schema is None else plain_schema(schema)
+    found = Folder(name, declared, False, None, None, switch, folder, pattern, format,
                    schema is not None, Marks())  # fmt: skip
     if schema is not None:
         return found
@@ -79,8 +81,8 @@ class Folder(Growing):
 
     def with_schema(self, schema: pa.Schema) -> Folder:
         """The same files with these columns."""
-        return Folder(self.name, schema, False, None, None, self.switch, self.folder, self.pattern,
-                      self.format, False, self.marks, share=self.share)  # fmt: skip
+        return Folder(self.name, plain_schema(schema), False, None, None, self.switch, self.folder,
+                      self.pattern, self.format, False, self.marks, share=self.share)  # fmt: skip
 
     def names(self) -> list[str]:
         """The complete files that are there now, in order."""

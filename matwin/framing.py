@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from matwin.storage.encodings import plain_schema
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 from matwin.storage.units import format_size
@@ -73,6 +74,9 @@ class Framing:
     schema: pa.Schema
     is_declared: bool
     """Whether somebody has said what the columns are."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", plain_schema(self.schema))
 
     def framer(self, where: str, share: ReadShare) -> Framer:
         """What frames the bytes of one file or peer."""

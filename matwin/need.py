@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.columns import cast_columns, plain_type
+from matwin.storage.encodings import plain_batch
 from matwin.storage.errors import BudgetError, MatwinError
 from matwin.storage.materialize.tail import smallest_for_row
 from matwin.storage.pool import smallest_budget
@@ -119,6 +119,5 @@ def widest(batch: pa.RecordBatch) -> int:
         is_run = [pa.types.is_run_end_encoded(row.schema.types[number]) for number in others]
         runs = [size for size, run in zip(sizes, is_run, strict=True) if run]
         longest = sum(size for size in runs if isinstance(size, int))
-        plain = [field.with_type(plain_type(field.type)) for field in row.schema]
-        row = cast_columns(row, pa.schema(plain))
+        row = plain_batch(row)
     return int(pa.ipc.get_record_batch_size(row)) + longest

@@ -19,8 +19,8 @@ from matwin.storage.units import (
     Duration,
     format_size,
     is_duration,
-    nanoseconds,
     parse_size,
+    seconds_of,
     shown,
 )
 
@@ -161,7 +161,7 @@ def _seconds(delay: Any) -> float | None:
         return None
     if not is_duration(delay):
         raise InputError(f"max_delay={shown(delay)}: {HOW_TO_WRITE}")
-    seconds = float(nanoseconds(delay)) / 1e9
+    seconds = seconds_of(delay)
     if seconds < 0:
         raise InputError(f"max_delay={shown(delay)} is negative")
     return seconds

@@ -68,8 +68,8 @@ def listen(
     server.setblocking(False)
     found = server.getsockname()
     sockets = Listening(server, goes_on=peers == "all")
-    return Peers(called, schema, False, None, None, Switch(once), Once(sockets, sockets), framing,
-                 (found[0], found[1]), sockets)  # fmt: skip
+    return Peers(called, framing.schema, False, None, None, Switch(once), Once(sockets, sockets),
+                 framing, (found[0], found[1]), sockets)  # fmt: skip
 
 
 def connect(
@@ -90,8 +90,8 @@ def connect(
         raise InputError(f"{called}: it can't be reached: {e.strerror or e}") from e
     peer.setblocking(False)
     sockets = Connected(peer)
-    return Peers(called, schema, False, None, None, Switch(once), Once(sockets, sockets), framing,
-                 (host, port), sockets)  # fmt: skip
+    return Peers(called, framing.schema, False, None, None, Switch(once), Once(sockets, sockets),
+                 framing, (host, port), sockets)  # fmt: skip
 
 
 def _framing(format: str, schema: object, name: str) -> Framing:

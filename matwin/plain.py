@@ -26,7 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from matwin.storage.columns import cast_columns, plain_type
+from matwin.storage.columns import cast_columns
+from matwin.storage.encodings import plain_type
 from matwin.storage.units import nanoseconds
 
 

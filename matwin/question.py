@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
-from matwin.storage.columns import plain_type
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.layout import check_names, check_storable
 from matwin.storage.names import repeated

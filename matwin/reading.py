@@ -4,6 +4,8 @@ Invariants:
 * Every batch is validated in full before anything looks at its values: a wrong offset in data that
   others wrote would crash the process.  Fixed-width columns cost nothing (0.5 µs for a table of any
   size, 0.4 µs for a one-row batch), text 0.3 ms/MB for its UTF-8, on one core.
+* Batches are plain: dictionaries, views and runs are decoded as soon as a portion is cut, once and
+  for all joins, and a source's schema says plain types from the beginning.
 * What can't be read is an `InputError` that names the source.  Our own errors pass unchanged: the
   reader may be the result of another join.
 """
@@ -17,6 +19,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
+from matwin.storage.encodings import plain_batch, plain_schema
 from matwin.storage.errors import InputError, MatwinError
 from matwin.storage.names import listed, repeated
 
@@ -100,7 +103,7 @@ class Source(ABC):
 
 
 def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
-    """The schema, if its columns can be told apart."""
+    """The schema that batches have once they are let in, if its columns can be told apart."""
     try:
         names = schema.names
     except UnicodeDecodeError as e:
@@ -108,7 +111,7 @@ def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
     doubles = repeated(names)
     if doubles:
         raise InputError(f"{where}: column {doubles[0]!r} is there twice; rename one of them")
-    return schema
+    return plain_schema(schema)
 
 
 def validated(rows: Any, where: str) -> Any:
@@ -145,8 +148,8 @@ def guarded(batches: Any, where: str) -> Iterator[Any]:
 
 
 def sliced(batch: pa.RecordBatch, portion_bytes: int) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of at most `ROWS_PER_BATCH` rows and of so many bytes, none of them empty;
-    a single row may take more."""
+    """A batch in plain pieces of at most `ROWS_PER_BATCH` rows and of so many bytes, none of them
+    empty; a single row may take more."""
     for start in range(0, batch.num_rows, ROWS_PER_BATCH):
         is_long = batch.num_rows > ROWS_PER_BATCH
         yield from _halved(batch.slice(start, ROWS_PER_BATCH) if is_long else batch, portion_bytes)
@@ -155,7 +158,7 @@ def sliced(batch: pa.RecordBatch, portion_bytes: int) -> Iterator[pa.RecordBatch
 def _halved(batch: pa.RecordBatch, portion_bytes: int) -> Iterator[pa.RecordBatch]:
     # By halves, not by the mean: a few rows may be far wider than the others.
     if batch.num_rows < 2 or plain_bytes(batch) <= portion_bytes:
-        yield batch
+        yield plain_batch(batch)
         return
     half = batch.num_rows // 2
     yield from _halved(batch.slice(0, half), portion_bytes)

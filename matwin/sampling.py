@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.arrays import arrow
+from matwin.storage.encodings import plain_batch
 
 from .cutting import Cutting
 from .side import Side
@@ -71,4 +72,4 @@ def strided(batches: Iterable[pa.RecordBatch], stride: int) -> Iterator[pa.Recor
         at = np.arange(first, batch.num_rows, stride)
         first = (first - batch.num_rows) % stride
         if len(at):
-            yield batch.take(arrow(at))
+            yield plain_batch(batch).take(arrow(at))

@@ -25,8 +25,8 @@ from matwin.storage.columns import (
     key_code,
     order_key,
     physical,
-    plain_type,
 )
+from matwin.storage.encodings import plain_array
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Grid, Key
 from matwin.storage.units import Counts
@@ -196,7 +196,7 @@ class Side:
         them are left out."""
         types = {h.name: h.type for h in self.hidden}
         columns = [rows.column(self.origin(name)) for name in names]
-        plain = [_plain(column) for column in columns]
+        plain = [plain_array(column) for column in columns]
         masks = [mask for column in plain if (mask := _has_value(column)) is not None]
         usable = None if not masks else arrow(np.logical_and.reduce(masks))
         found = []
@@ -244,6 +244,8 @@ def _stored(
 def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether the numbers of a column are not those of the common type."""
     tests = pa.types
+    if tests.is_null(found):
+        return not tests.is_null(wanted)
     if tests.is_floating(found) or not pa.types.is_primitive(found):
         return False
     if tests.is_integer(found) and tests.is_integer(wanted):
@@ -255,11 +257,6 @@ def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _dimension(column: str, attribute: Attribute) -> Dimension:
     return Dimension.of(pa.field(column, attribute.type), attribute.limits)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    kind = plain_type(column.type)
-    return column if column.type == kind else column.cast(kind)
 
 
 def _has_value(column: pa.Array) -> Bools | None:

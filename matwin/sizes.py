@@ -11,18 +11,15 @@ import pyarrow.compute as pc
 
 from matwin.storage.arrays import as_numpy
 from matwin.storage.columns import Int64s, physical
+from matwin.storage.encodings import is_plain
 
 BINARIES = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
 )  # fmt: skip
+LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view,
+)  # fmt: skip
 OFFSET = 8
-_DECODED = {
-    data_type.id
-    for data_type in (
-        pa.dictionary(pa.int8(), pa.string()), pa.run_end_encoded(pa.int16(), pa.int8()),
-        pa.string_view(), pa.binary_view(),
-    )
-}  # fmt: skip
 _LARGE = {
     data_type.id
     for data_type in (pa.large_string(), pa.large_binary(), pa.large_list(pa.int8()))
@@ -79,12 +76,12 @@ def plain_bytes(batch: pa.RecordBatch) -> int:
 
 
 def is_encoded(batch: pa.RecordBatch) -> bool:
-    """Whether a column's values are elsewhere than in it."""
-    return any(data_type.id in _DECODED for data_type in batch.schema.types)
+    """Whether a column's values are elsewhere than in it, or parts of them are."""
+    return not all(is_plain(data_type) for data_type in batch.schema.types)
 
 
 def _column_bytes(column: pa.Array) -> int:
-    if column.type.id not in _DECODED:
+    if is_plain(column.type):
         return int(column.nbytes)
     found = value_bytes(column)
     return found * len(column) if isinstance(found, int) else int(found.sum())
@@ -108,10 +105,21 @@ def value_bytes(column: pa.Array) -> Int64s | int:
         return _view_lengths(column) + OFFSET
     if any(test(kind) for test in BINARIES):
         return _numbers(pc.binary_length(column)) + OFFSET
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each: int = -(-column.values.nbytes // max(len(column.values), 1))
-        return each * _numbers(pc.list_value_length(column)) + OFFSET
+    if any(test(kind) for test in LISTS):
+        return _mean_bytes(column.values) * _numbers(pc.list_value_length(column)) + OFFSET
+    if pa.types.is_map(kind) and not is_plain(kind):
+        pair = _mean_bytes(column.keys) + _mean_bytes(column.items)
+        return pair * np.diff(as_numpy(column.offsets)).astype(np.int64) + OFFSET
+    if pa.types.is_fixed_size_list(kind) and not is_plain(kind):
+        return int(kind.list_size) * _mean_bytes(column.values)
+    if isinstance(column, pa.ExtensionArray):
+        return value_bytes(column.storage)
     return int(-(-column.nbytes // max(len(column), 1)))
+
+
+def _mean_bytes(values: pa.Array) -> int:
+    """What one of the elements of lists takes."""
+    return -(-_column_bytes(values) // max(len(values), 1))
 
 
 def _numbers(lengths: pa.Array) -> Int64s:

@@ -15,8 +15,7 @@ most `ROWS_PER_BATCH` rows, and takes at most the portion that the source has be
 unless it is a single row; only an iterable's batches keep the length they come in, and are cut by
 the feed.
 
-Left out: casting to what a join needs, which knows its columns.  Text, views and dictionaries pass
-as they are.
+Left out: casting to what a join needs, which knows its columns.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from matwin.storage.encodings import plain_batch
 from matwin.storage.errors import InputError
 
 from .frames import is_rows, pandas_table, rows_table
@@ -180,12 +180,12 @@ class Held(Source):
     @classmethod
     def of(cls, table: pa.Table, name: str) -> Held:
         """The source of a table."""
-        checked_schema(table.schema, name)
+        schema = checked_schema(table.schema, name)
         try:
             table.validate()  # the shape alone, because nbytes looks at offsets
         except pa.ArrowException as e:
             raise InputError(f"{name}: the table is malformed: {e}") from e
-        return cls(name, table.schema, True, table.nbytes, table.num_rows, table)
+        return cls(name, schema, True, table.nbytes, table.num_rows, table)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         self.check_columns(columns)
@@ -254,10 +254,9 @@ class Batches(Source):
             head: list[Any] = []
             schema = _peeked(items, head, name)
             items = chain(head, items)
-        checked_schema(schema, name)
         return cls(
             name,
-            schema,
+            checked_schema(schema, name),
             is_repeatable,
             None,
             None,
@@ -290,9 +289,9 @@ class Batches(Source):
         self, batches: list[pa.RecordBatch], columns: Sequence[str] | None, where: str
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            batch = plain_batch(validated(batch, where))
             if not batch.schema.equals(self.schema):
                 batch = fitted(batch, self.schema, where)
-            validated(batch, where)
             if batch.num_rows:
                 yield batch if columns is None else batch.select(columns)
 
@@ -313,6 +312,7 @@ def _peeked(items: Iterator[Any], head: list[Any], name: str) -> pa.Schema:
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
     """The batch under the source's schema, from which it may differ in nothing but notes."""
+    batch = plain_batch(batch)
     theirs = checked_schema(batch.schema, where)
     ours, its_names = set(schema.names), set(theirs.names)
     for name in [*schema.names, *theirs.names]:

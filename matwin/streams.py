@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.columns import is_temporal
+from matwin.storage.encodings import plain_schema
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 from matwin.storage.units import HOW_TO_WRITE, Amount, is_duration, nanoseconds, shown
@@ -65,6 +66,9 @@ class Lateness:
                 f"Lateness({shown(self.lateness)}) is negative; rows can't come that early"
             )
 
+    def __repr__(self) -> str:
+        return f"Lateness(lateness={shown(self.lateness)})"
+
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
@@ -94,6 +98,9 @@ class GridOrdered:
     def __post_init__(self) -> None:
         if self.width is not None and _sign(self.width, "GridOrdered") <= 0:
             raise InputError(f"GridOrdered({shown(self.width)}): a cell must be wider than nothing")
+
+    def __repr__(self) -> str:
+        return f"GridOrdered(width={shown(self.width)})"
 
 
 Order = Sorted | Lateness | ReadAhead | Punctuated | GridOrdered
@@ -223,7 +230,7 @@ def _inner(source: object, order: Order, name: str, schema: pa.Schema | None) ->
             "declare another order"
         )
     inner = source_of(source, name)
-    if schema is not None and not inner.schema.equals(schema):
+    if schema is not None and not inner.schema.equals(plain_schema(schema)):
         raise InputError(f"{name}: its columns are\n{inner.schema}\nand not\n{schema}")
     return inner
 

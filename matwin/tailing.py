@@ -353,4 +353,6 @@ def _piped(path: str, format: str, schema: pa.Schema | None, switch: Switch, nam
                 f"{source.where} ended without a row to tell its columns; declare them with schema="
             )
     framing = Framing(kind, found, schema is not None)
-    return Piped(name, found, False, None, None, switch, Once((source, first), source), framing)
+    return Piped(
+        name, framing.schema, False, None, None, switch, Once((source, first), source), framing
+    )

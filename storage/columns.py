@@ -13,7 +13,7 @@ Left out: decimals as join attributes (they may need 128 bits); they travel as p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from .arrays import as_numpy
 from .checksum import crc32
+from .encodings import plain_array
 from .errors import InputError
 
 Int64s = npt.NDArray[np.int64]
@@ -209,40 +210,6 @@ def mixed_codes(rows: pa.RecordBatch, keys: Sequence[str]) -> Int64s:
     return found.view(np.int64)
 
 
-_PLAIN: dict[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]] = {
-    pa.types.is_dictionary: lambda t: t.value_type,
-    pa.types.is_run_end_encoded: lambda t: t.value_type,
-    pa.types.is_string_view: lambda t: pa.large_string(),
-    pa.types.is_binary_view: lambda t: pa.large_binary(),
-    pa.types.is_list_view: lambda t: pa.list_(t.value_field),
-    pa.types.is_large_list_view: lambda t: pa.large_list(t.value_field),
-}
-
-
-def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The type a column has inside a page: shared dictionaries and views become plain values."""
-    for test, plain in _PLAIN.items():
-        if test(data_type):
-            return plain(data_type)
-    return data_type
-
-
-def result_type(data_type: pa.DataType) -> pa.DataType:
-    """The type a column has when it comes back: encodings with room for any number of values."""
-    if pa.types.is_dictionary(data_type):
-        return pa.dictionary(pa.int32(), data_type.value_type)
-    if pa.types.is_run_end_encoded(data_type):
-        return pa.run_end_encoded(pa.int32(), data_type.value_type)
-    return data_type
-
-
-def is_plain(data_type: pa.DataType) -> bool:
-    """Whether a page can hold the type as it is, all the way down."""
-    if plain_type(data_type) != data_type:
-        return False
-    return all(is_plain(data_type.field(i).type) for i in range(data_type.num_fields))
-
-
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows.  Arrow's own ways to make one import pandas, which takes 40 MB."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
@@ -264,13 +231,14 @@ def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        if pa.types.is_run_end_encoded(column.type):
-            return pc.run_end_decode(column).cast(field.type)
+        plain = plain_array(column)
+        if plain.type == field.type:
+            return plain
         if pa.types.is_run_end_encoded(field.type):
-            return pc.run_end_encode(column, field.type.run_end_type)
+            return pc.run_end_encode(plain, field.type.run_end_type)
         if pa.types.is_dictionary(field.type):
-            return column.dictionary_encode()
-        return column.cast(field.type)
+            return plain.dictionary_encode()
+        return plain.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise InputError(
             f"column {field.name!r} is {column.type} and can't be kept as {field.type}: {e}"

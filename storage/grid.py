@@ -44,8 +44,8 @@ from .columns import (
     is_numeric,
     key_code,
     order_key,
-    plain_type,
 )
+from .encodings import plain_type
 from .errors import InputError
 from .float_cells import SEAM, float_cells, float_reach
 from .names import listed

@@ -37,7 +37,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .checksum import crc32
-from .columns import Int64s, is_plain
+from .columns import Int64s
+from .encodings import is_plain
 from .errors import CorruptPage, InputError
 from .names import listed, repeated
 from .ordering import group_starts, is_sorted

@@ -147,6 +147,14 @@ def nanoseconds(duration: Duration) -> Fraction:
     return _text_nanoseconds(duration)
 
 
+def seconds_of(duration: Duration) -> float:
+    """The length of a duration in seconds, for clocks."""
+    try:
+        return float(nanoseconds(duration)) / _SECOND
+    except OverflowError as e:
+        raise InputError(f"{shown(duration):.60} is longer than a clock can count") from e
+
+
 def _numpy_nanoseconds(duration: np.timedelta64) -> Fraction:
     unit, step = np.datetime_data(duration)
     count = int(duration.view(np.int64)) * step

@@ -120,7 +120,9 @@ def test_dictionaries_nested_columns_and_other_types(tmp_path: Path) -> None:
     ):  # fmt: skip
         kept = dataset.filter(condition)
         assert isinstance(source_of(kept, "left"), Filtered)
-        assert rows_of(source_of(kept, "left")).equals(kept.to_table()), condition
+        wanted = kept.to_table()
+        wanted = wanted.set_column(0, "d", wanted["d"].cast(pa.string()))
+        assert rows_of(source_of(kept, "left")).equals(wanted), condition
 
 
 def test_partitions_that_are_dictionaries(tmp_path: Path) -> None:

@@ -165,7 +165,9 @@ def test_a_file_of_a_newer_version_or_another_page_size(tmp_path: Path) -> None:
 
 
 def test_columns_no_page_can_hold() -> None:
-    nested = pa.schema([("t", pa.int64()), ("a", pa.list_(pa.dictionary(pa.int8(), pa.string())))])
+    nested = pa.schema(
+        [("t", pa.int64()), ("a", pa.sparse_union([pa.field("v", pa.string_view())]))]
+    )
     twice = pa.schema([("t", pa.int64()), ("a", pa.int8()), ("a", pa.int8())])
     with Store(memory="8MiB") as store:
         with pytest.raises(InputError, match="'a'"):

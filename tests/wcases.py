@@ -309,6 +309,31 @@ TOLERANCES: dict[str, list[tuple[Any, Any, Any]]] = {
 }
 
 
+ODD_TOLERANCES: dict[str, list[tuple[Any, Callable[[Any], bool], str]]] = {
+    "x": [
+        ((None, 1), lambda d: d <= 1, "{d} <= 1"),
+        ((0, None), lambda d: d >= 0, "{d} >= 0"),
+        (matwin.strict(2), lambda d: -2 < d < 2, "{d} > -2 and {d} < 2"),
+        (matwin.strict(None, 0), lambda d: d < 0, "{d} < 0"),
+        (matwin.nonzero(), lambda d: d != 0, "{d} <> 0"),
+        (matwin.nonzero(1), lambda d: -1 <= d <= 1 and d != 0, "abs({d}) = 1"),
+    ],
+    "v": [
+        ((None, 0.1), lambda d: d <= 0.1, "{d} <= 0.1"),
+        (matwin.strict(0, 0.3), lambda d: 0 < d < 0.3, "{d} > 0 and {d} < 0.3"),
+        (matwin.nonzero(0.1), lambda d: -0.1 <= d <= 0.1 and d != 0,
+         "{d} between -0.1 and 0.1 and {d} <> 0"),
+    ],
+    "at": [
+        ((None, "1ms"), lambda d: d <= 1, "{d} <= 1"),
+        (matwin.strict("2ms"), lambda d: -2 < d < 2, "{d} > -2 and {d} < 2"),
+        (matwin.nonzero("2ms"), lambda d: -2 <= d <= 2 and d != 0,
+         "{d} between -2 and 2 and {d} <> 0"),
+    ],
+}  # fmt: skip
+"""A tolerance, what it means for a difference, and what it means in SQL."""
+
+
 @st.composite
 def predicates(draw: st.DrawFn, names: list[str]) -> tuple[tuple[Predicate, ...], Any]:
     """None to two predicates, and `where` as it is written."""
@@ -321,8 +346,7 @@ def predicates(draw: st.DrawFn, names: list[str]) -> tuple[tuple[Predicate, ...]
             places = tuple((pair[int(at)], column) for at, column in named)
         else:
             column = draw(st.sampled_from(list(TOLERANCES)))
-            given, lo, hi = draw(st.sampled_from(TOLERANCES[column]))
-            holds, sql = _between(lo, hi), f"{{1}} - {{0}} between {lo} and {hi}"
+            given, holds, sql = draw(st.sampled_from(_tolerances(column)))
             places = tuple((stream, column) for stream in pair)
         tests.append(Predicate(places, holds, sql))
         written.append({tuple(f"{s}.{c}" for s, c in places): given})
@@ -332,8 +356,23 @@ def predicates(draw: st.DrawFn, names: list[str]) -> tuple[tuple[Predicate, ...]
     return tuple(tests), written[0] if is_one else written
 
 
+def _tolerances(column: str) -> list[tuple[Any, Callable[[Any, Any], bool], str]]:
+    """Tolerances as they are written, what they mean for two values, and in SQL."""
+    usual = [
+        (given, _between(lo, hi), f"{{1}} - {{0}} between {lo} and {hi}")
+        for given, lo, hi in TOLERANCES[column]
+    ]
+    odd = ODD_TOLERANCES[column]
+    return usual + [(one, _of_difference(holds), sql.replace("{d}", "({1} - {0})"))
+                    for one, holds, sql in odd]  # fmt: skip
+
+
 def _between(lo: Any, hi: Any) -> Callable[[Any, Any], bool]:
     return lambda a, b: lo <= b - a <= hi
+
+
+def _of_difference(holds: Callable[[Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda a, b: holds(b - a)
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────

@@ -351,7 +351,9 @@ def _rows(left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table) 
     theirs = right.take(pairs["right_row"].cast(pa.int64()))
     if question.may_lack[0]:
         for name in question.shared_keys:
-            columns[name] = pc.coalesce(columns[name], theirs[name].cast(columns[name].type))
+            # Either side's value, in the type that the result has for both.
+            wanted = question.schema.field(question.output_names()[0][name]).type
+            columns[name] = pc.coalesce(columns[name].cast(wanted), theirs[name].cast(wanted))
     listed = [*columns.values(), *(theirs[name] for name in question.output_names()[1])]
     measured = question.measured if question.distances else ()
     for attribute, counts in zip(measured, pairs.columns[2:], strict=True):

@@ -20,12 +20,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.attributes import common_type, keys_of
+from matwin.attributes import common_type, keys_of, known
 from matwin.hints import did_you_mean
 from matwin.operators.wjoin.constraints import Between, Constraints
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.operators.wjoin.predicates import limits_between
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
-from matwin.storage.grid import Dimension
 from matwin.storage.names import listed, repeated
 
 
@@ -47,13 +48,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """``lo <= b - a <= hi`` for two columns, compared as one type."""
+    """``lo <= b - a <= hi`` for two columns, compared as one type, and not 0 where it says so."""
 
     a: Column
     b: Column
     type: pa.DataType
     lo: int | float
     hi: int | float
+    is_nonzero: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class PlainQuestion:
             raise InputError(f"a window join needs two streams or more, and has {list(schemas)}")
         names, plain = tuple(schemas), tuple(map(_plain, schemas.values()))
         times = _times(names, time)
-        fields = [_field(n, s, t) for n, s, t in zip(names, plain, times, strict=True)]
+        fields = known(*(_field(n, s, t) for n, s, t in zip(names, plain, times, strict=True)))
         time_type = _common(names, fields)
         near, conditions = _where(names, plain, where)
         question = cls(
@@ -217,7 +219,7 @@ def _listed(names: object) -> list[Any]:
 
 
 def _key(names: tuple[str, ...], schemas: tuple[pa.Schema, ...], columns: tuple[Any, ...]) -> Key:
-    fields = [_field(*given) for given in zip(names, schemas, columns, strict=True)]
+    fields = known(*(_field(*given) for given in zip(names, schemas, columns, strict=True)))
     for schema, column in zip(schemas[1:], columns[1:], strict=True):
         keys_of(schemas[0], schema, [(columns[0], column)])  # refuses what can't be compared
     is_number = is_numeric(fields[0].type)
@@ -277,7 +279,7 @@ def _near(
         raise InputError(f"where: the tolerance {value!r} is between two columns")
     fields = [schemas[column.stream].field(column.name) for column in columns]
     common = _common([names[column.stream] for column in columns], fields)
-    bound = Dimension.of(pa.field(columns[0].name, common), value)
-    if bound.lo is None or bound.hi is None:
+    if value is None:
         raise InputError(f"where: the tolerance of {[c.name for c in columns]} is missing")
-    return Near(*columns, common, bound.lo, bound.hi)
+    limits, is_nonzero = limits_between(value, pa.field(columns[0].name, common))
+    return Near(*columns, common, limits.lo, limits.hi, is_nonzero)

@@ -29,7 +29,7 @@ from matwin.storage.columns import is_numeric
 from matwin.storage.errors import InputError
 
 from .verify_sql import check_alike, fit_sql, indented, number_sql, quoted, value_sql
-from .window_question import PlainQuestion
+from .window_question import Near, PlainQuestion
 
 _WIDEST = 2**65
 """No difference of two 64-bit numbers is larger, so larger bounds mean the same."""
@@ -230,11 +230,15 @@ def _tests_sql(question: PlainQuestion, rows: list[str], mark: str) -> list[str]
     found = [alternatives_sql(question, [f"{name}.{quoted(f'{mark}t')}" for name in rows])]
     for at, near in enumerate(question.near):
         value = quoted(f"{mark}x{at}")
-        band = Band(near.lo, near.hi, pa.types.is_floating(near.type))
-        found.append(
-            band.within(f"{rows[near.a.stream]}.{value}", f"{rows[near.b.stream]}.{value}")
-        )
+        values = (f"{rows[near.a.stream]}.{value}", f"{rows[near.b.stream]}.{value}")
+        found += _near_tests(near, *values)
     return found
+
+
+def _near_tests(near: Near, a: str, b: str) -> list[str]:
+    """That two values are as near as they have to be."""
+    band = Band(near.lo, near.hi, pa.types.is_floating(near.type))
+    return [band.within(a, b), *[f"{b} <> {a}"] * near.is_nonzero]
 
 
 # ── for the verifier ─────────────────────────────────────────────────────────────────────────
@@ -307,6 +311,5 @@ def _known_tests(question: PlainQuestion, stream: int, done: list[int]) -> list[
         a, b = near.a.stream, near.b.stream
         if is_known(a, b):
             values = [f"s.x{at}" if number == stream else f"j.x{at}_{number}" for number in (a, b)]
-            band = Band(near.lo, near.hi, pa.types.is_floating(near.type))
-            found.append(band.within(values[0], values[1]))
+            found += _near_tests(near, *values)
     return found

@@ -30,7 +30,8 @@ import pyarrow as pa
 
 import matwin
 from matwin.hints import did_you_mean
-from matwin.storage.columns import is_temporal, plain_type
+from matwin.storage.columns import is_temporal
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed as all_of
 

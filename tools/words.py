@@ -31,7 +31,8 @@ from matwin.formats import format_named
 from matwin.orders import order_of
 from matwin.question import Question
 from matwin.sources import Source, source_of
-from matwin.storage.columns import is_temporal, plain_type
+from matwin.storage.columns import is_temporal
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 
 from .verify_question import wanted_of

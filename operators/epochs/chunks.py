@@ -22,7 +22,8 @@ from typing import cast
 import pyarrow as pa
 
 from matwin.reading import Source, sliced
-from matwin.storage.columns import cast_columns, plain_type
+from matwin.storage.columns import cast_columns
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.materialize.slab import SlabWindow
 from matwin.storage.runs import PageRef

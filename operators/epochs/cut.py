@@ -89,12 +89,17 @@ def every(
         raise InputError(f"cut.every: align={align!r}; choose 'round' or 'first'")
     amount: Any = nanoseconds(width) if is_duration(width) else width
     is_number = isinstance(amount, int | float | Fraction | np.integer | np.floating)
-    if isinstance(amount, bool) or not is_number or not math.isfinite(amount) or amount <= 0:
+    if isinstance(amount, bool) or not is_number or not _is_finite(amount) or amount <= 0:
         raise InputError(
             f"cut.every({shown(width)}): give a number above 0 for a column of numbers; for times "
             f"{HOW_TO_WRITE}"
         )
     return Every(width, _columns(on, "every"), align)
+
+
+def _is_finite(amount: Any) -> bool:
+    """Whether a number is; a whole one may be larger than floats are."""
+    return not isinstance(amount, float | np.floating) or math.isfinite(amount)
 
 
 def on_change(on: On) -> OnChange:

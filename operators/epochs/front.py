@@ -17,7 +17,7 @@ from matwin.shares import CHUNK_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
 from matwin.sources import Held, read_once, source_of
 from matwin.storage.errors import InputError
 from matwin.storage.store import Store
-from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, nanoseconds, shown
+from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, seconds_of, shown
 from matwin.streams import Stream, stream
 
 from .capture import Capture
@@ -176,7 +176,7 @@ def _seconds(idle_after: Duration | None) -> float | None:
         return None
     if not is_duration(idle_after):
         raise InputError(f"idle_after={shown(idle_after)}: {HOW_TO_WRITE}")
-    seconds = float(nanoseconds(idle_after)) / 1e9
+    seconds = seconds_of(idle_after)
     if seconds <= 0:
         raise InputError(f"idle_after={shown(idle_after)}: give a time above 0")
     return seconds

@@ -1,6 +1,8 @@
 """Predicates over two streams' columns: a tolerance, or a user's function of their values.
 
     where={("a.x", "b.x"): 0.5}                                  -0.5 <= b.x - a.x <= 0.5
+    where={("a.x", "b.x"): (None, 5)}                            b.x - a.x <= 5
+    where={("a.id", "b.id"): matwin.nonzero()}                   b.id <> a.id
     where={("a.lat", "a.lon", "b.lat", "b.lon"): close}          close(a.lat, a.lon, b.lat, b.lon)
 
 A function gets numbers, times as counts: all of them in the finest unit among its columns, a
@@ -20,13 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from matwin.attributes import common_type
+from matwin.bounds import FLOAT_LIMIT, INT_LIMIT, bare_tolerance
 from matwin.functions import UserFunction, plain_number
 from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.names import listed
-from matwin.storage.units import shown, unit_nanoseconds, unit_of
+from matwin.storage.units import Counts, shown, unit_nanoseconds, unit_of
 
 EXAMPLE = 'write for example where={("a.x", "b.x"): 0.5}'
 Values = npt.NDArray[Any]
@@ -89,12 +92,13 @@ def _column(text: str, schemas: Mapping[str, pa.Schema]) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Near:
-    """``lo <= b - a <= hi``, in the columns' common type."""
+    """``lo <= b - a <= hi``, in the columns' common type, and not 0 where that is asked for."""
 
     key: tuple[str, ...]
     type: pa.DataType
     lo: Any
     hi: Any
+    is_nonzero: bool
 
     @classmethod
     def of(cls, key: tuple[str, ...], fields: list[pa.Field], tolerance: Any) -> _Near:
@@ -108,19 +112,24 @@ class _Near:
             )
         try:
             common = common_type(*fields)
-            bound = Dimension.of(pa.field(key[0], common), tolerance)
+            limits, is_nonzero = limits_between(tolerance, pa.field(key[0], common))
         except InputError as e:
             raise InputError(f"where: {key!r}: {e}") from e
-        return cls(key, common, bound.lo, bound.hi)
+        return cls(key, common, limits.lo, limits.hi, is_nonzero)
 
     def __str__(self) -> str:
-        return f"{self.lo} <= difference <= {self.hi}"
+        limit = FLOAT_LIMIT if pa.types.is_floating(self.type) else INT_LIMIT
+        lo, hi = ("" if abs(end) >= limit else str(end) for end in (self.lo, self.hi))
+        within = f"{f'{lo} <= ' * bool(lo)}difference{f' <= {hi}' * bool(hi)}" if lo or hi else ""
+        return " and ".join(filter(None, [within, "difference <> 0" * self.is_nonzero]))
 
     def __call__(self, columns: list[pa.Array]) -> Bools:
         a, b = (comparable(_cast(column, self.type, repr(self.key))) for column in columns)
         good: Bools = np.ones(len(a[0]), np.bool_)
         for _, valid in (a, b):
             good = good if valid is None else good & valid
+        if self.is_nonzero:
+            good = good & (a[0] != b[0])
         if a[0].dtype == np.float64:
             with np.errstate(invalid="ignore", over="ignore"):
                 apart = b[0] - a[0]
@@ -133,6 +142,14 @@ class _Near:
             down & _at_most(apart, -self.lo) & _at_least(apart, -self.hi)
         )
         return good & within
+
+
+def limits_between(tolerance: Any, column: pa.Field) -> tuple[Counts, bool]:
+    """The least and the greatest difference that are within, and whether equal values are out."""
+    bare, is_nonzero = bare_tolerance(tolerance, column)
+    bound = Dimension.of(column, bare)
+    limit = FLOAT_LIMIT if pa.types.is_floating(column.type) else INT_LIMIT
+    return bound.limits or Counts(-limit, limit), is_nonzero
 
 
 def _at_most(apart: Values, limit: int) -> Bools:

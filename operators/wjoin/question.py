@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from matwin.attributes import common_type
+from matwin.attributes import common_type, known
 from matwin.hints import did_you_mean
 from matwin.question import RESERVED
 from matwin.side import Side
 from matwin.sources import Source
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Key
 from matwin.storage.layout import check_names, check_storable
@@ -182,7 +183,9 @@ def _keys_per_stream(schemas: Mapping[str, pa.Schema], by: object) -> list[objec
 def _common(schemas: Mapping[str, pa.Schema], columns: Sequence[str], what: str) -> pa.DataType:
     """The type in which a column of every stream is compared."""
     names = list(schemas)
-    fields = [schemas[name].field(column) for name, column in zip(names, columns, strict=True)]
+    fields = known(
+        *(schemas[name].field(column) for name, column in zip(names, columns, strict=True))
+    )
     common = fields[0]
     for name, field in zip(names[1:], fields[1:], strict=True):
         both_numbers = is_numeric(common.type) and is_numeric(field.type)

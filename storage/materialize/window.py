@@ -28,7 +28,8 @@ from sortedcontainers import SortedKeyList
 
 from ..arrays import arrow
 from ..bounds import bound_key
-from ..columns import INT64_MAX, cast_columns, order_key, plain_type, result_type
+from ..columns import INT64_MAX, cast_columns, order_key
+from ..encodings import plain_type, result_type
 from ..errors import CorruptPage, InputError, StoreError
 from ..frame import Pinned
 from ..grid import Grid

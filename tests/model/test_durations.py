@@ -249,3 +249,69 @@ def test_a_promise_counts_the_same_whatever_the_other_side_has(
     counts = found["t_left"].cast(pa.int64()).to_pylist()
     assert sorted(count // factor for count in counts) == sorted(kept)
     assert report.left.late == len(seconds) - len(kept)
+
+
+# ── lengths beyond what clocks and Python's own durations hold ───────────────────────────────
+
+FAR: list[Any] = [
+    *(pa.scalar(count, pa.duration(unit)) for unit in ("s", "ms", "us", "ns")
+      for count in (2**62, -(2**62), 2**63 - 1, -(2**63), None)),
+    np.timedelta64(2**62, "s"), np.timedelta64("NaT"), timedelta.max, timedelta.min,
+    "9" * 29 + "w", "9" * 400 + "s",
+]  # fmt: skip
+TIMES = pa.table({"t": pa.array([1, 2], pa.timestamp("ms")), "x": [1, 5]})
+PLACES: dict[str, Any] = {
+    "on": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"t": d}),
+    "pair": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"t": (None, d)}),
+    "strict": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"t": matwin.strict(d)}),
+    "nonzero": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"t": matwin.nonzero(d)}),
+    "numbers": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"x": d}),
+    "where": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"x": 3}, where={"t": d}),
+    "tolerance": lambda d: matwin.asof_join(TIMES, TIMES, on="t", tolerance=d),
+    "open": lambda d: matwin.asof_join(
+        TIMES, TIMES, on="t", tolerance=d, direction="nearest", allow_exact_matches=False
+    ),
+    "window": lambda d: matwin.window_join({"a": TIMES, "b": TIMES}, time="t", windows=d),
+    "then": lambda d: matwin.window_join(
+        {"a": TIMES, "b": TIMES}, time="t", windows={("a", "b"): matwin.then(d)}
+    ),
+    "window where": lambda d: matwin.window_join(
+        {"a": TIMES, "b": TIMES}, time="t", windows="1s", where={("a.t", "b.t"): d}
+    ),
+    "period": lambda d: matwin.fixed_window_join(
+        TIMES, TIMES, time="t", period=d, every=d, on={"x": 3}
+    ),
+    "max_delay": lambda d: matwin.epsilon_join(TIMES, TIMES, on={"t": "1s"}, max_delay=d),
+    "lateness": lambda d: matwin.epsilon_join(
+        matwin.stream(TIMES, order=matwin.Lateness(d)), TIMES, on={"t": "1s"}
+    ),
+    "grid": lambda d: matwin.epsilon_join(
+        matwin.stream(TIMES, order=matwin.GridOrdered(d)), TIMES, on={"t": "1s"}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_length_is_too_much_for_a_message(place: str) -> None:
+    for length in FAR:
+        try:
+            PLACES[place](length).to_arrow()
+        except matwin.MatwinError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("length", FAR)
+def test_no_length_is_too_much_for_a_cut(length: Any) -> None:
+    try:
+        assert matwin.cut.every(length, on="t")
+    except InputError as error:
+        assert str(error)
+
+
+def test_an_as_of_tolerance_is_in_the_finer_unit_of_both_sides() -> None:
+    left = pa.table({"t": pa.array([1, 2], pa.timestamp("s"))})
+    right = pa.table({"t": pa.array([900, 1400], pa.timestamp("ms"))})
+    for one, other, wanted in ((left, right, [900, None]), (right, left, [None, 1000])):
+        found = matwin.asof_join(one, other, on="t", tolerance="500ms")
+        times = found.to_arrow()["t_right"].cast(pa.timestamp("ms")).cast(pa.int64())
+        assert times.to_pylist() == wanted

@@ -539,11 +539,27 @@ def test_encoded_columns_with_many_values() -> None:
 
 def test_types_that_no_page_can_hold_are_refused_at_once() -> None:
     for bad in (
-        pa.list_(pa.string_view()),
-        pa.struct([("d", pa.dictionary(pa.int8(), pa.int8()))]),
+        pa.sparse_union([pa.field("v", pa.string_view())]),
+        pa.struct([("u", pa.dense_union([pa.field("d", pa.dictionary(pa.int8(), pa.int8()))]))]),
     ):
         with Store(memory=MEMORY, page_size=PAGE) as store, pytest.raises(InputError, match="'a'"):
             store.window("w", pa.schema([("t", pa.int64()), ("a", bad)]), on={"t": 1})
+
+
+def test_encodings_inside_others_come_back_plain() -> None:
+    kind = pa.list_(pa.struct([("d", pa.dictionary(pa.int8(), pa.string_view()))]))
+    schema = pa.schema([("t", pa.int64()), ("a", kind)])
+    coded = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None], pa.int8()), pa.array(["x", "y"], pa.string_view())
+    )
+    parts = pa.StructArray.from_arrays([coded], fields=[kind.value_type.field(0)])
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), parts, type=kind)
+    with Store(memory=MEMORY, page_size=PAGE) as store:
+        window = store.window("w", schema, on={"t": 1})
+        window.append(pa.RecordBatch.from_arrays([pa.array([1, 2]), lists], schema=schema))
+        found = pa.Table.from_batches(list(window.scan()))
+    assert found["a"].type == pa.list_(pa.struct([("d", pa.large_string())]))
+    assert found["a"].to_pylist() == [[{"d": "x"}, {"d": "y"}], [{"d": None}]]
 
 
 def test_a_row_too_large_names_a_budget_that_works() -> None:

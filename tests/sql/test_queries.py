@@ -221,7 +221,7 @@ def test_types_are_kept_where_only_the_join_works() -> None:
     found = matwin.sql(
         "select a.note, a.t from a join b on abs(a.t - b.t) <= interval 1 second", a=times, b=times
     )
-    assert found.schema.types == [times.schema.field("note").type, pa.timestamp("s")]
+    assert found.schema.types == [pa.string(), pa.timestamp("s")]  # of the dictionary its values
     assert found.to_arrow().num_rows == 3
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from matwin.attributes import common_type, keys_of
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 
 from .amounts import UNITS, Range

@@ -19,7 +19,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from matwin.hints import did_you_mean
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 

@@ -24,7 +24,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from matwin.operators.wjoin.constraints import path, then
-from matwin.storage.columns import is_numeric, plain_type
+from matwin.storage.columns import is_numeric
+from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
