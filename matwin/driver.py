@@ -21,7 +21,9 @@ When a step is due is the economics of it, decided here and nowhere else:
   is one step, at the end;
 * on pages a step must pay for what it reads.  Somebody waits for the results of live streams, so
   there it is due as well after `max_delay`, when nobody has anything to say, and with every portion
-  while nothing had to be written.
+  while nothing had to be written;
+* where it is due with every portion, those that are there already are taken first, for as long as
+  the last step took: a step over a window costs much the same whether one row is new or a hundred.
 
 A source whose order is not declared is looked through once the memory is full, if it can be read
 again: sorted ones go slab by slab.
@@ -95,6 +97,7 @@ class Driver:
         self._divides_from: int | None = DIVIDES_FROM
         self._weight_max = 0
         self._stepped_at = time.monotonic()
+        self._step_seconds = 0.0  # what the last step took
         self._told_at = 0.0
         self._started = [0.0] * len(sources)
         self._watch = ProcessWatch(report)
@@ -253,17 +256,26 @@ class Driver:
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
     def _is_step_due(self, *, is_idle: bool) -> bool:
-        pays = self._engine.step_bytes
-        if pays is not None and self._new_bytes >= pays:
+        pays, is_gathering = self._engine.step_bytes, not is_idle and self._is_gathering()
+        if pays is not None and self._new_bytes >= pays and not (pays == 0 and is_gathering):
             return True
         if not (self._is_live and self._has_news) or self._store is None:
             return False
         delay = self._options.delay_seconds
         if delay is not None:
             return time.monotonic() - self._stepped_at >= delay
-        return is_idle or self._store.pool.counters.writes == 0
+        return is_idle or (self._store.pool.counters.writes == 0 and not is_gathering)
+
+    def _is_gathering(self) -> bool:
+        """Whether somebody has more to say at once, and the last step was only just now."""
+        if not any(inbox.has_items for inbox in self._inboxes.values()):
+            return False
+        delay = self._options.delay_seconds
+        pause = min(self._step_seconds, WAIT_SECONDS if delay is None else delay)
+        return time.monotonic() - self._stepped_at < pause
 
     def _step(self) -> Iterator[Any]:
+        began = time.monotonic()
         self._new_bytes = 0
         self._has_news = False
         if self._memory is not None:
@@ -273,6 +285,7 @@ class Driver:
             yield result
             self._tell()
         self._stepped_at = time.monotonic()
+        self._step_seconds = self._stepped_at - began
         self._count_pages()
         if self._store is not None:
             pa.default_memory_pool().release_unused()
