@@ -17,6 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -348,8 +349,6 @@ class _Drawn:
         kind = self.kinds[0]
         ends = [abs(end) for end in (near.lo, near.hi) if end is not None]
         far = max(ends, default=None) if chance.random() < 0.7 else None
-        if kind.per[0] != 1:  # the tolerance is one of the left column's unit
-            far = None
         if far is not None and far >= 2**62 and not kind.is_float:
             far = None
         allows_exact = chance.random() < 0.7 or far == 0
@@ -359,7 +358,7 @@ class _Drawn:
             "far": far,
             "direction": chance.choice(["backward", "forward", "nearest"]),
             "allow_exact_matches": allows_exact,
-            "ties": chance.choice(["first", "last"]),
+            "ties": chance.choice(["first", "last", "all"]),
             "how": chance.choice(["left", "inner"]),
             "ordered": chance.random() < 0.7,
         }
@@ -426,9 +425,11 @@ class _Drawn:
 
     def _nearest(self, arguments: dict[str, Any]) -> list[tuple[Any, ...]]:
         far, direction = arguments.pop("far"), arguments["direction"]
-        near, found = self.near[0], []
+        near = self.near[0]
+        found: list[tuple[Any, ...]] = []
         for i in range(self.sizes[0]):
-            ours, good = near.left[i], []
+            ours = near.left[i]
+            good: list[tuple[Fraction, bool, int]] = []
             for j in range(self.sizes[1]):
                 theirs = near.right[j]
                 if not (is_comparable(ours) and is_comparable(theirs)):
@@ -442,11 +443,18 @@ class _Drawn:
                 is_other = ours != theirs and is_after != (direction == "forward")
                 if direction != "nearest" and is_other:
                     continue
-                number = j if arguments["ties"] == "first" else -j
-                good.append((abs(apart), is_after, theirs if is_after else -theirs, number, j))
-            if good:
-                found.append((i, min(good)[-1]))
-            elif arguments["how"] == "left":
+                # Exactly: the distances of two floats may round to the same number.
+                exact = abs(Fraction(theirs) - Fraction(ours))
+                good.append((exact, is_after, j))
+            ties = arguments["ties"]
+            least = min(good, default=(Fraction(0), False, 0))
+            if ties == "all":
+                good = [one for one in good if one[0] == least[0]]
+            else:
+                good = [one for one in good if one[:2] == least[:2]]
+                good = good[:1] if ties == "first" else good[-1:]
+            found += [(i, j) for *_, j in good]
+            if not good and arguments["how"] == "left":
                 found.append((i, None))
         return found
 
