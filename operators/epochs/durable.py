@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matwin.storage.env import DATA
 from matwin.storage.errors import CorruptPage, InputError
+from matwin.storage.inherit import page_size_of
 from matwin.storage.scratch import os_errors, private_folder
 from matwin.storage.store import Store
 
@@ -87,6 +89,12 @@ class Notes:
                 f"{where} is the state of another query: {said}; ask as before, or name another "
                 "folder"
             )
+
+
+def stored_page_size(path: str | Path) -> int | None:
+    """The page size of the store that is in a state folder; None where there is none yet."""
+    pages = Path(path).expanduser() / PAGES
+    return page_size_of(pages) if (pages / DATA).exists() else None
 
 
 class StateFolder:

@@ -12,12 +12,20 @@ import pyarrow as pa
 
 from matwin.growing import Growing
 from matwin.inbox import Bell
-from matwin.options import Options, options_of, share_of
+from matwin.options import PAGE_MIN, Options, options_of, share_of
 from matwin.shares import CHUNK_SHARE, FRESH_SHARE, RESULT_SHARE, ReadShare
 from matwin.sources import Held, read_once, source_of
-from matwin.storage.errors import InputError
+from matwin.storage.errors import BudgetError, InputError
+from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
-from matwin.storage.units import HOW_TO_WRITE, Duration, is_duration, seconds_of, shown
+from matwin.storage.units import (
+    HOW_TO_WRITE,
+    Duration,
+    format_size,
+    is_duration,
+    seconds_of,
+    shown,
+)
 from matwin.streams import Stream, stream
 
 from .capture import Capture
@@ -25,7 +33,7 @@ from .chunks import ChunkWindow
 from .continuous import ContinuousQuery, Status
 from .cut import Count, Cut, Every, OnChange
 from .cutter import CountCutter, Cutter, RangeCutter
-from .durable import StateFolder
+from .durable import StateFolder, stored_page_size
 from .living import living
 from .matching import ChangeCutter
 from .objects import check_alike
@@ -71,7 +79,7 @@ def prepared(
     with ExitStack() as undo:  # whatever is open, should it be refused
         undo.callback(sink.close)
         undo.callback(query.close)
-        folder, store = _opened(state, share_of(given, CHUNK_SHARE))
+        folder, store = _opened(state, given)
         undo.callback(store.close)
         asked = _asked(query, streams, cut, kept)
         _check_state(folder, asked)
@@ -80,7 +88,7 @@ def prepared(
             name: ChunkWindow(store, name, each.schema, kept[name], waiting)
             for name, each in streams.items()
         }
-        query_bytes = given.budget_bytes - given.budget_bytes // CHUNK_SHARE
+        query_bytes = _rest(given, store)
         seen = Windows(windows, held, memory=query_bytes, scratch=given.scratch)
         query.check(seen)
         if isinstance(query, Bound):
@@ -93,10 +101,29 @@ def prepared(
     )  # fmt: skip
 
 
-def _opened(state: str | Path | None, options: Options) -> tuple[StateFolder | None, Store]:
+def _rest(given: Options, store: Store) -> int:
+    """What the chunks leave to the query."""
+    left = max(given.budget_bytes - store.pool.budget_bytes, smallest_budget(PAGE_MIN))
+    return min(left, given.budget_bytes - given.budget_bytes // CHUNK_SHARE)
+
+
+def _opened(state: str | Path | None, given: Options) -> tuple[StateFolder | None, Store]:
+    options = share_of(given, CHUNK_SHARE)
     memory, page_size, trace = options.budget_bytes, options.page_bytes, options.trace
     if state is None:
         return None, Store(memory=memory, page_size=page_size, scratch=options.scratch, trace=trace)
+    own = stored_page_size(state) if given.page_size is None else None
+    if own is not None:
+        # Another memory is no other store: its pages stay as large as they are.
+        page_size, memory = own, max(memory, smallest_budget(own))
+        smallest = memory + smallest_budget(PAGE_MIN)
+        if given.budget_bytes < smallest:
+            raise BudgetError(
+                f"memory={given.memory!r} is too small for {state}, which has pages of "
+                f"{format_size(own)}; the smallest that works is {format_size(smallest)} "
+                f"({smallest} bytes)",
+                smallest_bytes=smallest,
+            )
     folder = StateFolder(state, memory=memory, page_size=page_size, trace=trace)
     return folder, folder.store
 

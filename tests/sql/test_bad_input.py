@@ -266,7 +266,7 @@ def test_an_error_while_rows_are_read_is_our_own(tmp_path: Path) -> None:
         yield temp_rows.to_batches()[0]
         raise ValueError("the cable is cut")
 
-    source = matwin.stream(rows(), on="t", schema=temp_rows.schema)
+    source = matwin.stream(rows(), on="t", schema=temp_rows.schema, live=False)
     query = "select count(*) from s join hum on abs(s.t - hum.t) <= 1 where hum.pct + s.t > 0"
     with pytest.raises(ValueError, match="the cable is cut"):
         matwin.sql(query, s=source, hum=hum_rows).to_arrow()

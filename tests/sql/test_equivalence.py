@@ -165,7 +165,7 @@ def bestmatches(draw: st.DrawFn) -> tuple[str, str]:
         )
         for one in kinds
     ]
-    ours, eligible = [], ["true"]
+    ours, eligible, using = [], ["true"], ""
     for kind in kinds:
         if draw(st.booleans()):
             mine, theirs = draw(distances(kind))
@@ -173,7 +173,9 @@ def bestmatches(draw: st.DrawFn) -> tuple[str, str]:
             eligible.append(theirs)
     if draw(st.booleans()):
         key = draw(st.sampled_from(["k", "s"]))
-        ours.append(draw(st.sampled_from([f"a.{key} = b.{key}", f"b.{key} = a.{key}"])))
+        said = draw(st.sampled_from([f"a.{key} = b.{key}", f"b.{key} = a.{key}", "using"]))
+        using = f"using ({key})" if said == "using" else ""
+        ours += [said] if not using else []
         eligible.append(f"a.{key} = b.{key}")
     after = draw(st.lists(st.sampled_from(FILTERS), max_size=2))
     ours += after
@@ -182,7 +184,7 @@ def bestmatches(draw: st.DrawFn) -> tuple[str, str]:
     where = f"where {' and '.join(f'({one})' for one in ours)}" if ours else ""
     text = (
         f"select a.rid, b.rid, a.v + b.v as w from a {side} bestmatch join b "
-        f"on {', '.join(terms)} {where}"
+        f"on {', '.join(terms)} {using} {where}"
     )
     conditions = " and ".join(f"({one})" for one in after) or "true"
     return text, best_sql(how, kinds, " and ".join(f"({one})" for one in eligible), conditions)

@@ -341,21 +341,24 @@ def test_lengths_of_time_have_an_absolute_value_everywhere() -> None:
     assert sorted(pairs) == [(0, 0), (1, 0), (2, 1)]
 
 
-def live(rows: int, step: int) -> Any:
+def live(rows: int, step: int, is_live: bool = True) -> Any:
     batches = (
         pa.record_batch({"t": np.arange(at, at + step), "w": np.ones(step), "n": ["x"] * step})
         for at in range(0, rows, step)
     )
-    return matwin.stream(batches, on="t", live=True)
+    return matwin.stream(batches, on="t", live=is_live)
 
 
 @pytest.mark.parametrize("total", ["sum(b.w)", "fsum(b.w)", "b.w.sum()", "count_star()"])
-def test_aggregates_over_live_streams_see_all_rows(total: str) -> None:
+def test_aggregates_over_streams_see_all_rows(total: str) -> None:
+    """Of streams that are said to end; those that may not are refused, whatever the aggregate."""
     text = (
         f"select {total} as x from a bestmatch join b on a.t mindist b.t where abs(a.t - b.t) < 1"
     )
-    found = matwin.sql(text, {"memory": "32MiB"}, a=live(60_000, 2_000), b=live(60_000, 2_000))
-    assert found.to_arrow()["x"].to_pylist() == [60_000]
+    ends = {name: live(60_000, 2_000, False) for name in "ab"}
+    assert matwin.sql(text, {"memory": "32MiB"}, **ends).to_arrow()["x"].to_pylist() == [60_000]
+    with pytest.raises(matwin.InputError, match="which may never end, and an aggregate waits"):
+        matwin.sql(text, a=live(100, 50), b=live(100, 50))
 
 
 def test_errors_over_live_streams_are_ours() -> None:

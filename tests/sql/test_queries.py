@@ -121,7 +121,7 @@ def test_nothing_runs_before_the_first_row_is_asked_for() -> None:
             taken.append(batch)
             yield batch
 
-    source = matwin.stream(rows(), on="t", schema=TEMP.schema)
+    source = matwin.stream(rows(), on="t", schema=TEMP.schema, live=False)
     result = matwin.sql(NEAR.format(a="s", b="b"), s=source, b=HUM)
     assert result.schema.names == ["celsius", "percent"]
     assert "ε-join" in result.explain()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from .dialect import BESTMATCH
 from .names import Declined, Input, Merged, Scope, check_aliases
 from .recognise import Ref
 
@@ -119,7 +120,8 @@ class Binding:
             if right.is_hidden:
                 raise Declined("write the condition of this semi join: on a.k = b.k", item)
             side = (item.args.get("side") or "").upper()
-            if side == "FULL":
+            # A full bestmatch join has no rows without a partner: both values are there, and equal.
+            if side == "FULL" and item.args.get("kind") != BESTMATCH:
                 raise Declined("a full join merges columns by USING or NATURAL", item)
             for name in names:
                 self._merge(found, name, before, right, is_right=side == "RIGHT")

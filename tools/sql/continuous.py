@@ -30,6 +30,7 @@ from ..continuous import continuous_query
 from .amounts import shown_time
 from .nodes import Derived, Part, Plan, Scan, Windowed
 from .run import Runner, result_schema, scans_of
+from .statics import Statics
 from .streams import StreamSpec
 
 OPTIONS = (
@@ -61,6 +62,7 @@ class EpochSql:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._statics: Statics | None = None
 
     def check(self, windows: Windows) -> None:
         """Nothing is left to check: the plan knows its streams."""
@@ -72,7 +74,11 @@ class EpochSql:
 
     def run(self, windows: Windows) -> Result:
         """The result of an epoch, over the chunks that it sees."""
-        parts = {name: _seen(part, windows) for name, part in self._plan.parts.items()}
+        if self._statics is None:
+            self._statics = Statics()
+            self._statics.read(scans_of(self._plan), windows.memory, windows.scratch)
+        statics = self._statics
+        parts = {name: _seen(part, windows, statics) for name, part in self._plan.parts.items()}
         plan = replace(self._plan, parts=parts)
         schema, report = result_schema(plan), Report()
         options = JoinOptions(memory=windows.memory, scratch=windows.scratch)
@@ -84,19 +90,25 @@ class EpochSql:
 
     def close(self) -> None:
         """The query is over."""
+        if self._statics is not None:
+            self._statics.close()
 
 
-def _seen(part: Part, windows: Windows) -> Part:
-    """A part that reads the chunks of an epoch where it reads a stream."""
+def _seen(part: Part, windows: Windows, statics: Statics) -> Part:
+    """A part that reads the chunks of an epoch where it reads a stream, and the rows that a table
+    had at the beginning."""
     match part:
         case Scan() if part.spec is not None:
             return replace(part, source=windows.last(part.label, part.spec.keep).source)
-        case Scan() | Derived():
+        case Scan():
+            return replace(part, source=statics.of(part))
+        case Derived():
             return part
         case Windowed():
-            streams = tuple((name, _seen(one, windows)) for name, one in part.streams)
+            streams = tuple((name, _seen(one, windows, statics)) for name, one in part.streams)
             return replace(part, streams=streams)
-    return replace(part, left=_seen(part.left, windows), right=_seen(part.right, windows))
+    left, right = (_seen(one, windows, statics) for one in (part.left, part.right))
+    return replace(part, left=left, right=right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,14 @@ from matwin.hints import did_you_mean
 from matwin.sources import Source
 from matwin.storage.errors import InputError
 
+from .amounts import amount_of
 from .binding import items_of, table_of
 from .blame import blamed
 from .catalog import Catalog
 from .conditions import is_steady
 from .dialect import BESTMATCH, Parsed, span_of
 from .edits import Edits
+from .endless import Endless
 from .engine import ABS, aggregates
 from .errors import Place, place_of, wrong
 from .methods import straighten_methods
@@ -43,6 +45,8 @@ from .target import DUCKDB, PREFIX, Target
 
 _NUMBERED = re.compile(r"(?<![\w#])#\d+")
 _NAMES = re.compile(rf"\b{PREFIX}(?:[0-9a-f]{{8}}_)?\d+\b")
+_DIVIDED_TIME = re.compile(r"types '(/|//|%)\((TIMESTAMP|DATE|TIME)")
+QUOTIENTS = (exp.Div, exp.IntDiv, exp.Mod)
 FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
 """Table functions that read nothing; all others are refused."""
 
@@ -92,6 +96,8 @@ class Planner:
         for table in self.tree.find_all(exp.Table):
             self._table(table, names)
         self._name_the_unnamed()
+        if self.target.names_result:
+            Endless(self.text, self._scan_of, self.cte_of, aggregates()).refuse(self.tree)
         for select in reversed(list(self.tree.find_all(exp.Select))):
             SelectPlanner(self, select).plan()
         sql = self.edits.rendered(span_of(self.tree))
@@ -102,6 +108,10 @@ class Planner:
             sql, used, schema, self.direct, tuple(self.notes), self._is_rowwise(), streams,
             self.text,
         )  # fmt: skip
+
+    def _scan_of(self, table: exp.Table) -> Scan | None:
+        part = self.parts.get(self.scans.get(id(table), ""))
+        return part if isinstance(part, Scan) else None
 
     def _check_pivot(self, pivot: exp.Pivot) -> None:
         """Refuse a pivot whose columns depend on its rows."""
@@ -176,6 +186,10 @@ class Planner:
     def refused(self, error: Exception) -> Exception:
         """What DuckDB has against the query, at its place if that can be found."""
         lines = str(error).split("\n\n")[0].splitlines()
+        divided = _DIVIDED_TIME.search(lines[0]) if lines else None
+        for one in self.tree.find_all(*QUOTIENTS) if divided else ():
+            if isinstance(one.this, exp.Column) and amount_of(one.expression) is not None:
+                return self._divided(one, lines[0])
         message = re.sub(r"^(\w+ )?Error: ", "", lines[0]) if lines else type(error).__name__
         message = _NAMES.sub("a table", message)
         hints = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
@@ -185,6 +199,17 @@ class Planner:
                 if node.name.lower() == name.lower() and place_of(node) is not None:
                     return wrong(self.text, said, self._whole(node))
         return wrong(self.text, said, blamed(self.text, lines[0] if lines else ""))
+
+    def _divided(self, node: exp.Expr, said: str) -> Exception:
+        """A time by a number, as the papers have it whose times are numbers of seconds."""
+        time, number = node.this.sql(), node.expression.sql()
+        sign = said.partition("'")[2].partition("(")[0]
+        return wrong(
+            self.text,
+            f"{time} is a time and {number} a number: write epoch({time}) {sign} {number}, which "
+            f"counts in seconds, or time_bucket(interval '{number} seconds', {time})",
+            node,
+        )
 
     def _whole(self, node: exp.Expr) -> exp.Expr:
         return node.parent if isinstance(node.parent, exp.Column) else node

@@ -11,7 +11,7 @@ select a.x, avg(b.y) from temp a bestmatch join hum b on … where abs(…) <= 5
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -305,13 +305,14 @@ class SelectPlanner:
                 raise wrong(self.text, f"this {called} can't be run here: {why}", item)
 
     def _windowed(self, windows: Windows) -> Chosen:
-        """The window join of the select; other tables of the from clause stay."""
+        """The window join of the select."""
         sources: dict[str, object] = {}
         for one in self.scope.inputs:
             part = self.planner.parts.get(self.planner.scans.get(id(one.item), ""))
             sources[one.alias] = part.source if isinstance(part, Scan) else None
         chooser = WindowChooser(self.text, self.scope, self.planner.catalog, windows, sources)
         names = chooser.streams()
+        self._check_connected(names, sources)
         taken = [item for item, one in zip(self.items, self.inputs, strict=True)
                  if one is not None and one.alias in names]  # fmt: skip
         on: list[Condition] = []
@@ -325,6 +326,18 @@ class SelectPlanner:
         branch = chooser.branch(leaves, [*self.where, *on])
         rest = [item for item in self.items if not any(item is one for one in taken)]
         return Chosen(branch, taken, rest, [one for one in on if one.outcome is None])
+
+    def _check_connected(self, names: list[str], sources: Mapping[str, object]) -> None:
+        """Refuse a stream without a window, as a window join does: its rows would be kept for
+        ever."""
+        for one in self.scope.inputs:
+            if one.alias not in names and sources[one.alias] is not None:
+                message = (
+                    f"{one.alias} has no window, so its rows would have to be kept for ever; write "
+                    f"window ({names[-1]}, {one.alias}) = … as well, or put a table that does not "
+                    f"change in brackets: (select * from …) {one.alias}"
+                )
+                raise wrong(self.text, message, one.item)
 
     def _check_plain(self, join: exp.Join) -> None:
         if join.side or join.method or join.kind not in ("", None, "INNER", "CROSS"):

@@ -81,7 +81,8 @@ def view_of(scan: Scan) -> Source:
     keeps = Filter(scan) if scan.filters else None
     extra = tuple(name for name in scan.columns if name not in kept)
     source = scan.source
-    if isinstance(source, Stream):
+    # Where DuckDB reads it, a stream's order is of no use, nor the column that has it.
+    if isinstance(source, Stream) and scan.alias is not None:
         return _stream_view(scan, source, schema, origins, keeps, extra)
     if isinstance(source, Held) and keeps is None:
         table = source.table.select(list(kept)).rename_columns(schema.names)
