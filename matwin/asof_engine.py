@@ -153,7 +153,9 @@ class AsofJoining(TwoSided):
         super().__post_init__()
         options = self.join.options
         self.need: MergeNeed = MergeNeed(
-            budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
+            max(len(side.stored) for side in self.sides),
+            budget_bytes=options.budget_bytes,
+            page_bytes=options.page_bytes,
         )
 
     is_faster_in_parts = False

@@ -50,23 +50,36 @@ from .report import Report
 from .shares import MERGE_SHARES as SHARES
 from .shares import STEP_SHARE
 from .side import ROW, SIDES, Side
-from .sizes import bytes_at, cuts
+from .sizes import bytes_at, column_bytes, cuts
 
 ROWS_WIDE = 16
 """A budget must have room for so many of the widest row: in its block, in the message that is made
 of it, on a page, beside its match, in the output; and for all else that goes by shares."""
 
+BATCHES = 8
+"""So many batches of very many columns, which take something however few rows they have."""
+
 
 class MergeNeed(Need):
     """An as-of join: rows on pages, of which few are held at a time."""
 
+    def __init__(self, columns: int, *, budget_bytes: int, page_bytes: int) -> None:
+        super().__init__(budget_bytes=budget_bytes, page_bytes=page_bytes)
+        self._batch_bytes = column_bytes(columns)
+
     def _smallest(self, ties: int) -> int:
-        return max(smallest_budget(self._page_bytes), ROWS_WIDE * self._row_max)
+        # One more row than is needed: a message of the same row takes some bytes more or less,
+        # depending on where in its batch it stands.
+        return self._for_rows(ROWS_WIDE + 1)
+
+    def _for_rows(self, rows: int) -> int:
+        size = rows * self._row_max + BATCHES * self._batch_bytes
+        return max(smallest_budget(self._page_bytes), size)
 
     def check(self) -> None:
         """Raise `BudgetError` where the widest row so far is too wide."""
         smallest = self._smallest(0)
-        if smallest > self._budget_bytes:
+        if self._for_rows(ROWS_WIDE) > self._budget_bytes:
             raise BudgetError(
                 f"a row of {format_size(self.row_bytes)} is too large for a budget of "
                 f"{format_size(self._budget_bytes)}; the smallest that works is "
@@ -259,7 +272,7 @@ class Merge:
         self, lanes: Lanes, number: int, start: int, limit: int, last: int
     ) -> Iterator[Any]:
         """The left rows from `start` up to `limit` with their matches."""
-        size = lanes.lane(number).size
+        size = lanes.lane(number).message_bytes
         if size > self._room:
             end = min(limit, self._left.blocks[-1].last + 1)
             if end - start > 1:
@@ -281,7 +294,7 @@ class Merge:
         self, lanes: Lanes, number: int, start: int, limit: int, last: int
     ) -> Iterator[Any]:
         """The same where their matches do not fit, in smaller stretches."""
-        ways = 2 * lanes.lane(number).size // self._room + 1
+        ways = 2 * lanes.lane(number).message_bytes // self._room + 1
         starts = np.unique(np.linspace(start, limit, ways + 1).astype(np.int64)[:-1]).tolist()
         again = MateLanes(self._store, self._right.schema, starts)
         for piece in lanes.taken(number, at_once=1):

@@ -20,7 +20,7 @@ from matwin.storage.store import Store
 
 from .finality import NOTHING
 from .side import ROW
-from .sizes import batch_bytes
+from .sizes import column_bytes
 
 TIME = "matwin time"
 """Order keys, kept where not all rows of a block leave at once."""
@@ -63,7 +63,7 @@ class Numbered:
         """Take rows, whose numbers follow those taken before."""
         if rows.num_rows == 0:
             return
-        size = batch_bytes(rows)
+        size = int(rows.nbytes)
         if rows.num_rows > 1 and size > self._block_bytes:
             half = rows.num_rows // 2
             self.add(rows.slice(0, half), keys[:half])
@@ -71,6 +71,7 @@ class Numbered:
             return
         if self._waiting and self._size + size > self._block_bytes:
             self.settle()
+        size += column_bytes(rows.num_columns)
         self._pool.take(2 * size)  # with the message that is made of them
         self._waiting.append(rows)
         self._size += size

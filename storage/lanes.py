@@ -44,6 +44,8 @@ class Lane:
 
     rows: int = 0
     size: int = 0
+    message_bytes: int = 0
+    """The rows as messages, whose heads are the larger part where columns are many."""
     _places: array[int] = field(default_factory=lambda: array("Q"))
     """Page, start, size and checksum of each piece: 32 bytes, where a `Piece` is a tuple of
     Python's numbers.  Much data in little memory has very many of them."""
@@ -51,6 +53,7 @@ class Lane:
     def add(self, page: int, start: int, body: pa.Buffer) -> None:
         """Note a piece."""
         self._places.extend((page, start, body.size, crc32(body)))
+        self.message_bytes += body.size
 
     def pieces(self, window: int) -> list[Piece]:
         """All pieces, in the order in which they came."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,6 @@ TINY = MergeShares(run=1000, merge=1000, pile=4000, pairs=2000, rows=60, gather=
 DIRECTIONS = ("backward", "forward", "nearest")
 TIES = ("last", "first", "all")
 KINDS = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.uint64())
-
-
-@pytest.fixture
-def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "SHARES", TINY)
-    monkeypatch.setattr(events, "CHUNK_BYTES_MIN", 64)
-    monkeypatch.setattr(events, "FAN_IN_MAX", 3)
 
 
 def tables(seed: int, kind: pa.DataType = KINDS[0]) -> tuple[pa.Table, pa.Table]:
@@ -162,3 +156,61 @@ def test_streams(way: str, is_live: bool, seed: int, late: bool, batch: int) -> 
     if not is_live:
         assert rows == expect
     tried()
+
+
+def wide(rows: int, width: int, seed: int) -> pa.Table:
+    times = np.random.default_rng(seed).integers(0, 100, rows)
+    return pa.table({"t": times, "s": ["q" * width] * rows, f"id{seed}": np.arange(rows)})
+
+
+CASES: dict[str, tuple[pa.Table, pa.Table, dict[str, Any]]] = {
+    "rows of 9 kB": (wide(40, 9000, 1), wide(40, 9000, 2), {}),
+    "all matches": (
+        wide(40, 9000, 1), wide(40, 9000, 2), {"ties": "all", "direction": "nearest"}
+    ),
+    "as they are found": (wide(20, 30_000, 1), wide(20, 30_000, 2), {"ordered": False}),
+    "pages": (wide(20, 30_000, 1), wide(20, 3, 2), {"schedule": "gallop", "how": "inner"}),
+    "narrow to wide": (wide(300, 1, 1), wide(9, 30_000, 2), {}),
+    "many columns": (
+        pa.table({"t": [3, 4], **{f"a{n}": [1.0, 2.0] for n in range(300)}}),
+        pa.table({"t": [3, 4], **{f"b{n}": [1.0, 2.0] for n in range(300)}}),
+        {"trace": "trace.arrow"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.proof("announced budgets work")
+@pytest.mark.parametrize("name", CASES)
+def test_the_budget_that_is_announced_works_and_is_the_smallest(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    left, right, options = CASES[name]
+
+    def run(budget: int) -> pa.Table | int:
+        report = matwin.Report()
+        try:
+            asked = {"memory": budget, "report": report, **options}
+            return matwin.asof_join(left, right, on="t", **asked).to_arrow()
+        except matwin.BudgetError as e:
+            assert e.smallest_bytes > budget
+            return e.smallest_bytes
+        finally:
+            assert report.peak_bytes <= max(report.budget_bytes, budget)
+            tried()
+
+    def works(budget: int) -> bool:
+        return not isinstance(run(budget), int)
+
+    expect = run(1 << 28)
+    announced = run(1 << 17)
+    enough = announced if isinstance(announced, int) else 1 << 17
+    assert run(enough) == expect
+    assert all(works(budget) for budget in np.geomspace(enough, 1 << 23, 5).astype(int).tolist())
+    low, high = 1 << 16, enough
+    while high - low > high // 20:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    assert enough <= 1.25 * high
+    if name == "rows of 9 kB":
+        assert enough < 1 << 20
