@@ -3,6 +3,7 @@
     the file can be read, and says of itself       then
       epoch                                        go on
       checkpoint, made since the machine started   go on
+      and `last` names a step that it has not      an error; nothing is touched
       checkpoint, made before that                 it is void: deleted
     the file can't be read, and the owner's whole record says
       checkpoint, written before the machine started   torn by a power cut: set aside
@@ -23,11 +24,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .env import DATA, LOCK, check_file
+from .env import DATA, LOCK
 from .errors import InputError, StoreError
+from .last import check_last
+from .meta import check_file, metas_of
 from .owner import Owner
 from .places import value_of
-from .records import FILE_VERSION, FORMAT_KEY, Format, Trust, unpack_format, version_of
+from .records import (
+    COMPLETE_KEY,
+    FILE_VERSION,
+    FORMAT_KEY,
+    Complete,
+    Format,
+    Trust,
+    unpack_complete,
+    unpack_format,
+    version_of,
+)
 from .scratch import opened_private, sync_file
 
 DISCARDED = "discarded.mdb"
@@ -52,10 +65,18 @@ def inherited(owner: Owner, boot: str) -> Format | None:
                 raise
             _give_up(owner.folder, is_sure=False)
             return None
-    if found.trust.is_void(boot):
-        _give_up(owner.folder, is_sure=True)
-        return None
+        if found.trust.is_void(boot):
+            _give_up(owner.folder, is_sure=True)
+            return None
+        completed_in(owner.folder, descriptor)
     return found
+
+
+def completed_in(folder: Path, descriptor: int) -> Complete:
+    """The last step of a file that was checked, by plain reads; an error where it is not that."""
+    complete = unpack_complete(value_of(descriptor, COMPLETE_KEY), str(folder))
+    check_last(folder, complete, metas_of(descriptor))
+    return complete
 
 
 def _check_unmissed(owner: Owner, boot: str) -> None:

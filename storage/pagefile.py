@@ -39,6 +39,7 @@ from .records import (
     COMPLETE_KEY,
     DURABILITIES,
     FORMAT_KEY,
+    Complete,
     Trust,
     pack_complete,
     pack_format,
@@ -177,12 +178,14 @@ class LmdbPageFile:
             owner.write(found.trust if found else trust, has_steps=has_steps)
             env = self._environment(owner, trust)
             try:
-                if found and found.trust != trust:
+                self._step = unpack_complete(env.read(COMPLETE_KEY, bytes), self.where).step
+                is_other = found is None or found.trust != trust
+                env.keep_last(self._step, is_synced=trust.is_synced, is_new=is_other)
+                if found and is_other:
                     sync_file(folder / DATA)
                     sync_names(folder)
                     env.write([(FORMAT_KEY, pack_format(self.page_size, trust))])
                     owner.write(trust, has_steps=has_steps)
-                self._step = unpack_complete(env.read(COMPLETE_KEY, bytes), self.where)[0]
                 if has_steps != (self._step > 0):  # lost with its record, or marked and killed
                     owner.write(trust, has_steps=self._step > 0)
             except BaseException:
@@ -201,7 +204,7 @@ class LmdbPageFile:
         """A new file holds both records from the start; that either is missing later is damage."""
         first = [
             (FORMAT_KEY, pack_format(self.page_size, trust)),
-            (COMPLETE_KEY, pack_complete(0, b"")),
+            (COMPLETE_KEY, pack_complete(Complete(0, b"", is_sealed=False))),
         ]
         return Environment(owner, sync=trust.is_synced, first=first, map_first=self._map_first)
 
@@ -317,7 +320,8 @@ class LmdbPageFile:
     @in_turn
     def complete(self, state: bytes) -> int:
         """Make everything written and freed since the last step one step; returns its number."""
-        record = pack_complete(self._step + 1, state)
+        is_sealed = self._path is not None
+        record = pack_complete(Complete(self._step + 1, state, is_sealed))
         env = self._open()
         if self._step == 0 and self._trust is not None:
             env.note_steps(self._trust)  # first: a file with a step is missed when it is gone
@@ -333,6 +337,7 @@ class LmdbPageFile:
         self._step += 1
         self._fresh.clear()
         self._sweep()
+        env.seal(self._step)
         return self._step
 
     def _put_complete(self, env: Environment, record: bytes) -> None:
@@ -346,7 +351,7 @@ class LmdbPageFile:
 
     def completed(self) -> tuple[int, bytes] | None:
         """The last complete step's number and state, None before the first."""
-        step, state = unpack_complete(self._open().read(COMPLETE_KEY, bytes), self.where)
+        step, state, _ = unpack_complete(self._open().read(COMPLETE_KEY, bytes), self.where)
         return (step, state) if step else None
 
     @in_turn

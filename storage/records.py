@@ -2,6 +2,7 @@
 
     format     in data.mdb: version, durability, page size, and the boot an unsynced file is for
     complete   in data.mdb: the last complete step and its state
+    sealed     a file of its own: the last complete step once more, for LMDB can't tell
     owner      a file of its own: which process has the folder, durability and boot once more, and
                whether a step was ever completed
 
@@ -15,7 +16,8 @@ which the file can't be read: an unsynced file that a power cut has torn, and a 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from typing import NamedTuple
 
 from .checksum import crc32
 from .errors import CorruptPage, StoreError
@@ -29,8 +31,11 @@ DURABILITIES = ("checkpoint", "epoch")  # by their numbers in records
 FORMAT = struct.Struct("<8sIHHI40s")
 COMPLETE = struct.Struct("<8sIHHQQ")
 OWNER = struct.Struct("<8sIHBBQ40s")
+SEALED = struct.Struct("<8sIHHQQQI")
+SEALED_VERSION = 1
 _FILE_MAGIC = b"MATWINFL"
 OWNER_MAGIC = b"MATWINOW"
+SEALED_MAGIC = b"MATWINLS"
 _BOOT_BYTES_MAX = 40
 
 
@@ -97,20 +102,60 @@ def version_of(record: bytes | None) -> int | None:
     return int.from_bytes(record[12:14], "little")
 
 
-def pack_complete(step: int, state: bytes) -> bytes:
+class Complete(NamedTuple):
+    """The last complete step, and its state."""
+
+    step: int
+    state: bytes
+    is_sealed: bool
+    """Whether it is sealed in a file of its own as well."""
+
+
+def pack_complete(complete: Complete) -> bytes:
     """The complete record."""
-    return _sealed(COMPLETE.pack(_FILE_MAGIC, 0, FILE_VERSION, 0, step, len(state)) + state)
+    step, state, is_sealed = complete
+    fields = (FILE_VERSION, is_sealed, step, len(state))
+    return _sealed(COMPLETE.pack(_FILE_MAGIC, 0, *fields) + state)
 
 
-def unpack_complete(record: bytes | None, where: str) -> tuple[int, bytes]:
-    """The number of the last complete step, and its state."""
+def unpack_complete(record: bytes | None, where: str) -> Complete:
+    """What the complete record says."""
     what = f"{where}: the complete record"
     _check_seal(record or b"", COMPLETE.size, what)
     assert record is not None
-    _, _, version, _, step, length = COMPLETE.unpack_from(record)
-    if version != FILE_VERSION or length != len(record) - COMPLETE.size:
+    _, _, version, is_sealed, step, length = COMPLETE.unpack_from(record)
+    if version != FILE_VERSION or is_sealed > 1 or length != len(record) - COMPLETE.size:
         raise CorruptPage(f"{what} is damaged; {_REMEDY}")
-    return step, record[COMPLETE.size :]
+    return Complete(step, record[COMPLETE.size :], bool(is_sealed))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The last complete step as it stands beside LMDB's file."""
+
+    number: int
+    """Of the record: each is written after the one before it, in the other slot."""
+    step: int
+    transaction: int
+    crc: int
+    """Of the meta page that this transaction has written."""
+
+    def tells_same(self, other: Sealed) -> bool:
+        """Whether two records differ in nothing but their own number."""
+        return self == replace(other, number=self.number)
+
+
+def pack_sealed(sealed: Sealed) -> bytes:
+    """The record of a slot."""
+    return _sealed(SEALED.pack(SEALED_MAGIC, 0, SEALED_VERSION, 0, *astuple(sealed)))
+
+
+def unpack_sealed(record: bytes) -> Sealed | None:
+    """What a slot says; None for anything but a whole record."""
+    if len(record) < SEALED.size or record != _sealed(record):
+        return None
+    magic, _, version, _, *fields = SEALED.unpack(record)
+    return Sealed(*fields) if (magic, version) == (SEALED_MAGIC, SEALED_VERSION) else None
 
 
 @dataclass(frozen=True, slots=True)

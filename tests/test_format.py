@@ -25,7 +25,7 @@ from matwin.storage.layout import (
     rows_that_fit,
     schema_mark,
 )
-from matwin.storage.records import COMPLETE, OWNER
+from matwin.storage.records import COMPLETE, OWNER, SEALED
 from matwin.storage.records import FORMAT as FORMAT_RECORD
 from matwin.storage.runs import sort_rows
 from matwin.storage.trace import EVENTS, SCHEMA
@@ -51,6 +51,7 @@ def test_headers_are_as_documented() -> None:
     assert documented("### Format record").format == FORMAT_RECORD.format
     assert documented("### Complete record").format == COMPLETE.format
     assert documented("### Owner's record").format == OWNER.format
+    assert documented("### Sealed record").format == SEALED.format
 
 
 def test_the_trace_is_as_documented() -> None:

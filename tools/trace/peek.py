@@ -20,21 +20,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from matwin.storage.env import check_file
 from matwin.storage.errors import CorruptPage, StoreError
+from matwin.storage.inherit import completed_in
 from matwin.storage.layout import PageId, check_page, used_bytes
 from matwin.storage.manifest import unpack_states
 from matwin.storage.materialize import WindowState
+from matwin.storage.meta import check_file
 from matwin.storage.pagefile import record_bytes
 from matwin.storage.places import value_of
-from matwin.storage.records import (
-    COMPLETE_KEY,
-    FORMAT_KEY,
-    OWNER,
-    unpack_complete,
-    unpack_format,
-    unpack_owner,
-)
+from matwin.storage.records import FORMAT_KEY, OWNER, unpack_format, unpack_owner
 from matwin.text import escaped
 
 _RECORD_KEY = struct.Struct(">cIQI")
@@ -83,7 +77,7 @@ def peek(folder: Path) -> Iterator[Peek]:
         descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         try:
             page_size = unpack_format(value_of(descriptor, FORMAT_KEY), where).page_size
-            step, state = unpack_complete(value_of(descriptor, COMPLETE_KEY), where)
+            step, state, _ = completed_in(folder, descriptor)
             windows, _ = unpack_states(state, where, page_size)
             yield Peek(folder, descriptor, page_size, step, windows)
         finally:
