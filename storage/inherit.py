@@ -24,10 +24,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .env import DATA, LOCK
+from .env import DATA, LOCK, check_file
 from .errors import InputError, StoreError
 from .last import check_last
-from .meta import check_file, metas_of
+from .meta import metas_of
 from .owner import Owner
 from .places import value_of
 from .records import (

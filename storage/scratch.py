@@ -85,6 +85,14 @@ def sync_names(folder: Path) -> None:
     sync_file(folder.resolve().parent)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; the names of all that are new are on the disk then."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_file(folder.parent)
+
+
 @contextmanager
 def os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Iterator[None]:
     """The operating system's errors as ours."""

@@ -222,6 +222,7 @@ class DuckDb:
             except BaseException:
                 self._database.rollback()
                 raise
+            sync_file(self._path.resolve().parent)
 
     def _insert(self, epoch: int, rows: pa.RecordBatchReader, count: int) -> None:
         there = f"SELECT 1 FROM {EPOCHS_TABLE} WHERE sink = ? AND epoch = ?"

@@ -22,7 +22,7 @@ from typing import Any
 from matwin.storage.env import DATA
 from matwin.storage.errors import CorruptPage, InputError
 from matwin.storage.inherit import page_size_of
-from matwin.storage.scratch import os_errors, private_folder
+from matwin.storage.scratch import os_errors, private_folder, sync_names
 from matwin.storage.store import Store
 
 VERSION = 1
@@ -106,6 +106,8 @@ class StateFolder:
         self.path = Path(path).expanduser()
         private_folder(self.path)
         private_folder(self.path / RESULTS)
+        with os_errors(self.path):
+            sync_names(self.path)
         self.store = Store(
             self.path / PAGES, memory=memory, page_size=page_size, durability="epoch", trace=trace
         )

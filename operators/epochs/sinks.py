@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from matwin.plain import csv_batch, csv_type
 from matwin.storage.errors import InputError, MatwinError, StoreError
-from matwin.storage.scratch import os_errors, sync_names
+from matwin.storage.scratch import make_folder, os_errors, sync_names
 
 from .spool import Spooled, Summed
 
@@ -118,7 +118,7 @@ class Parquet:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser()
         with os_errors(self.folder):
-            (self.folder / COMMITS).mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder / COMMITS)
             for left in self.folder.glob(".epoch-*.part"):
                 left.unlink(missing_ok=True)
 
@@ -187,6 +187,9 @@ class Sqlite:
         with failures(self.told(), 0):
             self._database = sqlite3.connect(self._path, isolation_level=None,
                                              check_same_thread=False)  # fmt: skip
+            # A commit removes the journal; with FULL, the default, nobody syncs the folder then: a
+            # power cut brings the journal back, and with it the state before.
+            self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute(
                 f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
                 "(sink TEXT, epoch INTEGER, rows INTEGER, PRIMARY KEY (sink, epoch))"

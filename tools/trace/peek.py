@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from matwin.storage.env import check_file
 from matwin.storage.errors import CorruptPage, StoreError
 from matwin.storage.inherit import completed_in
 from matwin.storage.layout import PageId, check_page, used_bytes
 from matwin.storage.manifest import unpack_states
 from matwin.storage.materialize import WindowState
-from matwin.storage.meta import check_file
 from matwin.storage.pagefile import record_bytes
 from matwin.storage.places import value_of
 from matwin.storage.records import FORMAT_KEY, OWNER, unpack_format, unpack_owner
