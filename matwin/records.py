@@ -119,14 +119,13 @@ def blocks(
             # Empty lines before the first record are none.
             data = data.removeprefix(BOM).lstrip(b"\r\n")
         first, last = records.cut(data)
-        if last:
-            if is_first:
-                yield b"".join([*rest, data[:first]])
-                rest, is_first = [], False
-                if first < last:
-                    yield data[first:last]
-            else:
-                yield b"".join([*rest, data[:last]])
+        if is_first and first:
+            yield b"".join([*rest, data[:first]])
+            rest, rest_bytes, is_first = [], 0, False
+        else:
+            first = 0
+        if first < last:
+            yield b"".join([*rest, memoryview(data)[first:last]])
             rest, rest_bytes = [], 0
         rest.append(data[last:])
         rest_bytes += len(data) - last

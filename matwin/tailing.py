@@ -33,7 +33,16 @@ from .framing import Frame, Framer, Framing, format_of, told_schema
 from .growing import STDIN, Growing, Input, Marks, Switch, input_of
 from .jsonl import CHUNK_BYTES, SAMPLE_BYTES
 from .reading import Source
-from .rotation import Opened, copy_of, following, found_again, oldest
+from .rotation import (
+    Older,
+    Opened,
+    copy_of,
+    following,
+    found_again,
+    older_than,
+    oldest,
+    unread_copy,
+)
 from .sources import Once
 
 SAMPLE_MAX = 2 * SAMPLE_BYTES
@@ -136,7 +145,8 @@ def _end(path: Path, framing: Framing, where: str) -> dict[str, Any] | None:
             place = file.place - len(data) + data.rindex(b"\n") + 1
             lines += data.count(b"\n")
     file.seek(place)
-    mark = {"row": 0, "offset": place, "line": lines, **file.told()}
+    mark = {"row": 0, "offset": place, "line": lines, **file.told(),
+            "older": older_than(file, path)}  # fmt: skip
     file.close()
     return mark if place else None
 
@@ -187,6 +197,9 @@ class _Reading:
         self._row = mark["row"] if mark else 0
         self._count = min(CHUNK_BYTES, source.share.portion_bytes)
         self._file: Opened | None = None
+        self._older: Older | None = None
+        self._first_row: int | None = None
+        """Of the file, where it was read from its beginning."""
         self._framer: Framer = self._fresh()
         self._is_over = False
 
@@ -209,7 +222,9 @@ class _Reading:
             self._marks.note(self._row, self._mark)
         while not self._is_over:
             data = self._file.read(self._count) if self._file is not None else b""
-            if data:
+            if (copy := self._unread_copy()) is not None:
+                self._begin(copy)
+            elif data:
                 self._note_beginning()
                 yield from self._rows(self._framer.add(data))
             else:
@@ -218,6 +233,8 @@ class _Reading:
     def _resumed(self, mark: dict[str, Any]) -> Opened:
         """The file of a mark, at its place, its head read."""
         file = found_again(self._source.path, mark, self._source.where)
+        self._older = mark.get("older")
+        self._first_row = None if mark["offset"] else self._row
         if mark["offset"]:
             at = 0
             while not self._framer.has_head:
@@ -243,7 +260,8 @@ class _Reading:
     def _note(self, place: int, line: int) -> None:
         assert self._file is not None
         if place == 0 or not self._framer.is_linked:
-            mark = {"row": self._row, "offset": place, "line": line, **self._file.told()}
+            mark = {"row": self._row, "offset": place, "line": line, **self._file.told(),
+                    "older": self._older}  # fmt: skip
             self._marks.note(self._row, mark)
 
     # ── when nothing more is there ───────────────────────────────────────────────────────────
@@ -256,7 +274,7 @@ class _Reading:
             yield from self._open(oldest(path) if self._source.from_oldest else path)
         elif file.is_truncated:
             yield from self._truncated(file)
-        elif self._source.rotated and (after := following(file, self._source.path)) is not None:
+        elif self._source.rotated and (after := self._following(file)) is not None:
             yield from self._finished(file)
             yield from self._open(after)
         elif not self._source.rotated and file.is_removed:
@@ -264,6 +282,9 @@ class _Reading:
             self._is_over = True
         else:
             yield from self._wait()
+
+    def _following(self, file: Opened) -> Path | None:
+        return following(file, self._source.path, self._older)
 
     def _wait(self) -> Iterator[None]:
         if self._source.switch.is_on:
@@ -279,9 +300,27 @@ class _Reading:
         except FileNotFoundError:
             yield from self._wait()
             return
+        self._begin(found)
+
+    def _begin(self, found: Opened) -> None:
+        self._take(found)
+        self._framer, self._first_row = self._fresh(), self._row
+
+    def _take(self, found: Opened) -> None:
+        """Go on with another file."""
+        before = None if self._file is None else self._file.inode
+        if self._source.rotated:
+            self._older = older_than(found, self._source.path, self._older, before)
         if self._file is not None:
             self._file.close()
-        self._file, self._framer = found, self._fresh()
+        self._file = found
+
+    def _unread_copy(self) -> Opened | None:
+        """What the file was before it was truncated, where no row of that had been read: then its
+        first bytes don't tell."""
+        if self._file is None or self._row != self._first_row or not self._source.rotated:
+            return None
+        return unread_copy(self._file, self._source.path, self._older)
 
     def _finished(self, file: Opened) -> Iterator[Any]:
         """What its writer has added before leaving it, and a last line without a newline."""
@@ -293,10 +332,9 @@ class _Reading:
         """Go on in the copy that was made before, or at the beginning."""
         if not self._source.rotated:
             raise InputError(f"{self._source.where} has become shorter while it was followed")
-        copy = copy_of(file, self._source.path)
+        copy = copy_of(file, self._source.path, self._older)
         if copy is not None:
-            file.close()
-            self._file = copy
+            self._take(copy)
             return
         if self._framer.has_half:
             raise InputError(

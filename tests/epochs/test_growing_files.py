@@ -213,7 +213,7 @@ def test_from_the_end(folder: Path, format: str) -> None:
 
 def test_from_the_oldest_rotated_file(folder: Path) -> None:
     path = folder / "log.jsonl"
-    for name, number in (("", 4), (".1", 3), (".2", 2), (".3.gz", 1)):
+    for name, number in ((".3.gz", 1), (".2", 2), (".1", 3), ("", 4)):
         path.with_name(path.name + name).write_bytes(b'{"t": %d}\n' % number)
     (folder / "log.jsonl.bak").write_bytes(b"somebody's copy")
     found = listed(matwin.tail(path, from_oldest=True, once=True).batches())
