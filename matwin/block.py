@@ -39,7 +39,7 @@ KINDS = {
 """The kernel's own keys by the names that measures have for them: of integers, and of floats."""
 
 
-NO_RANKS = np.empty((0, 0), np.int64)
+NO_RANKS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Blocks:
         return Block(np.column_stack(keys), np.zeros(len(ints), np.int64), ints, floats, ranks)
 
     def _ranks(self, rows: pa.RecordBatch) -> Int64s:
-        return self.ties.ranks(self.side, rows) if self.ties.base_columns else NO_RANKS
+        return self.ties.ranks(rows) if self.ties.columns else NO_RANKS
 
     def order_keys(self, rows: pa.RecordBatch) -> Int64s:
         """The order attribute as order keys."""
@@ -225,7 +225,7 @@ class Blocks:
     def bytes_per_row(self) -> int:
         """What a block takes for each row."""
         numbers = sum(name is not None for name in self.side.attributes)
-        ranks = self.ties.base_columns
+        ranks = self.ties.columns
         return 8 * (len(self.grid.axes) + 1 + len(self.side.keys) + numbers + ranks)
 
 

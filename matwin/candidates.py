@@ -10,7 +10,7 @@ is than that float.  Both together are exact; they are made one before anything 
 `Contest` decides between them: by compiled code where every order is a number, else pair by pair.
 A pair dominates another of its group when it is at least as good on every attribute and better on
 one; whoever is dominated goes, and so does whoever the rule for ties can't keep (`ties`).  Where
-that goes by the rows' order, pairs have ranks: the last columns of their keys.
+that goes by the rows' order, a pair has a rank: the last column of its keys.
 
 Invariant: candidates ascend by probe row, and a probe row's are complete within what was searched.
 """
@@ -108,12 +108,11 @@ class Contest:
         """How many keys a pair has, without its ranks."""
         return key_columns(self._question)
 
-    def ranked(self, found: Candidates, ours: Int64s, ranks: Int64s) -> Candidates:
-        """The candidates with their ranks, from order keys of probe rows and ranks of base rows."""
+    def ranked(self, found: Candidates, ranks: Int64s) -> Candidates:
+        """The candidates with their ranks, from those of the base rows."""
         if self.ties.columns == 0:
             return found
-        own = self.ties.of_pairs(ours[found.probe], ranks[found.base])
-        return replace(found, keys=np.column_stack((found.keys, own)))
+        return replace(found, keys=np.column_stack((found.keys, ranks[found.base])))
 
     def ranked_as(self, found: Candidates, before: Candidates) -> Candidates:
         """The candidates with the ranks that they had before."""

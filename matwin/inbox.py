@@ -168,10 +168,14 @@ class Inbox(Iterator[Any]):
         is_batch = isinstance(item, pa.RecordBatch)
         rows = item.num_rows if is_batch else 0
         one = _Waiting(item, rows, self._size(item, rows) if is_batch else 0)
-        with self._bell.changed:
-            self._bell.changed.wait_for(lambda: self._has_space(one))
+        changed = self._bell.changed
+        with changed:
+            if not self._has_space(one):
+                changed.wait_for(lambda: self._has_space(one))
             if self._is_closed:
                 return False
+            is_first = not self._queue
             self._add(one)
-            self._bell.changed.notify_all()
+            if is_first:  # nobody waits for one more
+                changed.notify_all()
             return True

@@ -106,9 +106,9 @@ class Judge:
             found = Candidates(out_probe[:count], out_base[:count], out_keys[:count])
             if not self.is_fused:
                 found = contest.evaluated(found, *rows, self.stored)
-                found = contest.best(contest.ranked(found, probe.order, base.ranks))
+                found = contest.best(contest.ranked(found, base.ranks))
             elif self.mode == "best":
-                found = contest.ranked(found, probe.order, base.ranks)
+                found = contest.ranked(found, base.ranks)
             yield Found(first, following, found)
             first, room = following, capacity
 

@@ -48,7 +48,7 @@ class Slots:
         self._all = Block(
             np.empty((slots * rows, axes), np.int64), np.empty(slots * rows, np.int64),
             np.empty((slots * rows, integers), np.int64), np.empty((slots * rows, floats)),
-            np.empty((slots * rows, judge.base.ties.base_columns), np.int64),
+            np.empty(slots * rows * judge.base.ties.columns, np.int64),
         )  # fmt: skip
 
     def probe(self, page: Pinned) -> Placed:
@@ -82,7 +82,7 @@ class Slots:
             for name in ("cells", "order", "ints", "floats"):
                 getattr(block, name)[:] = getattr(made, name)
             if not is_probe:
-                block.ranks[:] = made.ranks.reshape(block.ranks.shape)
+                block.ranks[:] = made.ranks
             reach = offsets(blocks, block, block) if is_probe else None
             page.block = Placed(start, block, reach)
         placed: Placed = page.block

@@ -289,8 +289,8 @@ class Batches(Source):
         self, batches: list[pa.RecordBatch], columns: Sequence[str] | None, where: str
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            batch = plain_batch(validated(batch, where))
-            if not batch.schema.equals(self.schema):
+            batch = validated(batch, where)
+            if not batch.schema.equals(self.schema):  # which is plain
                 batch = fitted(batch, self.schema, where)
             if batch.num_rows:
                 yield batch if columns is None else batch.select(columns)

@@ -18,9 +18,8 @@ pieces: the best in t of all is the best in t of some, and whoever is dominated 
 in t than another is worse in t as well.  So a row holds one candidate for each place on its
 frontier, however many tie there, and the rule is applied once more when the row is whole.
 
-A candidate's *ranks* say who comes first of equally good ones: the last columns of its keys.  An
-as-of join goes by three: before comes before after, then the nearer value (distances of floats are
-rounded, so that two values may be equally far; the nearer is nearer all the same), then the row.
+A candidate's *rank* says who comes first of equally good ones: its row's number, as the last
+column of its keys.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from matwin.storage.errors import InputError
 from matwin.storage.names import listed
 
 from .question import Question
-from .side import ROW, Side
+from .side import ROW
 
 ENDS = ("first", "last")
 
@@ -48,8 +47,6 @@ class Ties:
 
     places: tuple[int, ...] = ()
     end: str | None = None
-    is_nearest: bool = False
-    """Whether it is an as-of join's."""
 
     @classmethod
     def of(cls, given: object, question: Question) -> Ties:
@@ -80,32 +77,15 @@ class Ties:
         return not self.places and self.end is None
 
     @property
-    def base_columns(self) -> int:
-        """How many columns a base row's ranks have."""
-        return 0 if self.end is None else 1 + self.is_nearest
-
-    @property
     def columns(self) -> int:
-        """How many columns a pair's ranks have."""
-        return 0 if self.end is None else 1 + 2 * self.is_nearest
+        """How many columns a pair's rank has: one, or none where no row comes first."""
+        return int(self.end is not None)
 
-    def ranks(self, side: Side, rows: pa.RecordBatch) -> Int64s:
-        """What each base row brings to the ranks of its pairs."""
-        ranks = np.empty((rows.num_rows, self.base_columns), np.int64)
-        if self.end is not None:
-            numbers = as_numpy(rows.column(ROW))
-            ranks[:, -1] = numbers if self.end == "first" else ~numbers
-        if self.base_columns > 1:
-            ranks[:, 0] = side.order_keys(rows)
-        return ranks
-
-    def of_pairs(self, ours: Int64s, ranks: Int64s) -> Int64s:
-        """The ranks of pairs of probe rows with these order keys and base rows with these ranks."""
-        if not self.is_nearest or self.end is None:
-            return ranks
-        theirs = ranks[:, 0]
-        is_after = theirs > ours
-        return np.column_stack((is_after, np.where(is_after, theirs, ~theirs), ranks[:, 1]))
+    def ranks(self, rows: pa.RecordBatch) -> Int64s:
+        """The rank of all pairs of each base row, in an array of their own: kernels are compiled for
+        arrays that can be written."""
+        numbers: Int64s = as_numpy(rows.column(ROW))
+        return numbers.copy() if self.end == "first" else ~numbers
 
 
 ALL = Ties()

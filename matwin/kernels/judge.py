@@ -115,8 +115,8 @@ def judge(
             count = best_first(keys, found, count)
             if len(firsts) > 0 and count > 1:
                 count = _foremost(keys, found, count, firsts)
-            if base_ranks.shape[1] > 0 and count > 1:
-                count = _one_of_equals(keys, found, count, base_ranks, probe_order[row])
+            if len(base_ranks) > 0 and count > 1:
+                count = _one_of_equals(keys, found, count, base_ranks)
         if written + count > len(out_probe):
             return row, written, count if written == 0 else 0
         key_count = len(kinds) if mode == BEST and len(out_keys) > 0 else 0
@@ -143,8 +143,8 @@ def _foremost(keys: Int64s, found: Int64s, count: Int, firsts: Int64s) -> Int:
 
 
 @kernel
-def _one_of_equals(keys: Int64s, found: Int64s, count: Int, ranks: Int64s, order: Int) -> Int:
-    """Of pairs with the same keys the one that comes first, in front; how many they are."""
+def _one_of_equals(keys: Int64s, found: Int64s, count: Int, ranks: Int64s) -> Int:
+    """Of pairs with the same keys the one with the least rank, in front; how many they are."""
     kept = np.int64(0)
     for k in range(count):
         same = np.int64(-1)
@@ -158,22 +158,9 @@ def _one_of_equals(keys: Int64s, found: Int64s, count: Int, ranks: Int64s, order
         if same < 0:
             _move(keys, found, k, kept)
             kept += 1
-        elif _comes_before(ranks, found[k], found[same], order):
+        elif ranks[found[k]] < ranks[found[same]]:
             found[same] = found[k]
     return kept
-
-
-@kernel
-def _comes_before(ranks: Int64s, one: Int, other: Int, order: Int) -> Int:
-    """By the last rank; where there are two, of a probe row with this order key first what is not
-    after it, then what is nearer (`ties.Ties.of_pairs`)."""
-    if ranks.shape[1] > 1 and ranks[one, 0] != ranks[other, 0]:
-        here, there = ranks[one, 0], ranks[other, 0]
-        if (here > order) != (there > order):
-            return here <= order
-        return here < there if here > order else here > there
-    last = ranks.shape[1] - 1
-    return ranks[one, last] < ranks[other, last]
 
 
 @kernel
