@@ -82,7 +82,7 @@ class Ties:
         return int(self.end is not None)
 
     def ranks(self, rows: pa.RecordBatch) -> Int64s:
-        """The rank of all pairs of each base row, in an array of their own: kernels are compiled for
+        """The rank of all pairs of each base row, in an array of its own: kernels are compiled for
         arrays that can be written."""
         numbers: Int64s = as_numpy(rows.column(ROW))
         return numbers.copy() if self.end == "first" else ~numbers
