@@ -72,7 +72,7 @@ class Csv(File):
                 try:
                     table = values.table(some, names)
                 except pa.ArrowInvalid as e:
-                    raise pa.ArrowInvalid(_further(str(e), rows)) from e
+                    raise pa.ArrowInvalid(further(str(e), rows)) from e
                 rows += table.num_rows
                 yield from table.combine_chunks().to_batches()
 
@@ -135,7 +135,7 @@ def head(text: Any) -> pa.BufferReader:
     return pa.BufferReader(pieces[0] if len(pieces) == 1 else b"".join(map(memoryview, pieces)))
 
 
-def _further(error: str, rows: int) -> str:
+def further(error: str, rows: int) -> str:
     """What Arrow says of a row of a block, as that of a file."""
     return re.sub(r"Row #(\d+)", lambda found: f"Row #{int(found[1]) + rows}", error)
 

@@ -33,12 +33,13 @@ from pyarrow.fs import LocalFileSystem
 from matwin.storage.machine import release_unused
 from matwin.storage.units import format_size
 
-from .csv_file import CSV_SAMPLE_BYTES, Csv, head, longest_row
+from .csv_file import CSV_SAMPLE_BYTES, Csv, further, head, longest_row
 from .file import COMPRESSED, File, described_file
 from .files import with_columns
 from .formats import Ipc, Parquet
 from .parquet import footer_of
 from .places import Place
+from .records import Records, blocks
 from .shares import ReadShare
 
 BLOCK_BYTES_MIN, BLOCK_BYTES = 2**16, 2**20
@@ -50,12 +51,30 @@ _LONG_ROW = ("straddl", "Empty CSV file or block")
 
 @dataclass(frozen=True)
 class DatasetText(Csv):
-    """A file of text in a dataset, whose schema and format tell how Arrow reads it in blocks.
+    """A file of text in a dataset, whose schema and format tell how it is read.
 
-    Arrow reads 32 blocks ahead, so they are small, and grow where a row is longer than one.
+    It is cut into records here, as other CSV is.  Where its format says more than we know of
+    (lines to skip, escapes), Arrow cuts it, which reads 32 blocks ahead: they are small, and grow
+    where a row is longer than one.
     """
 
     format: Any = None
+    names: tuple[str, ...] = ()
+    """All columns of the file, where the format has them."""
+
+    @property
+    @abstractmethod
+    def records(self) -> Records | None:
+        """What cuts it; None for Arrow."""
+
+    @abstractmethod
+    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+        """The rows of some records."""
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first record is none of the rows."""
+        return False
 
     @abstractmethod
     def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
@@ -63,6 +82,27 @@ class DatasetText(Csv):
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
         block = max(BLOCK_BYTES_MIN, min(share.portion_bytes // 2, BLOCK_BYTES))
+        records = self.records
+        if records is None:
+            yield from self._by_arrow(columns, share, block)
+            return
+        with self.place.text() as text:
+            texts = blocks(text.read, records, block, self._check_row(share))
+            rows = 0
+            if self.has_header:
+                next(texts, None)
+                rows = 1
+            for some in texts:
+                try:
+                    table = self._table(some, columns)
+                except pa.ArrowInvalid as e:
+                    raise pa.ArrowInvalid(further(str(e), rows)) from e
+                rows += table.num_rows
+                yield from table.combine_chunks().to_batches()
+
+    def _by_arrow(
+        self, columns: Sequence[str], share: ReadShare, block: int
+    ) -> Iterator[pa.RecordBatch]:
         done = 0
         while True:
             try:
@@ -101,14 +141,39 @@ class DatasetText(Csv):
 class DatasetCsv(DatasetText):
     """A CSV file of a dataset."""
 
-    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
+    @property
+    def records(self) -> Records | None:
+        reading = self.format.default_fragment_scan_options.read_options
+        parsing = self.format.parse_options
+        is_skipping = reading.skip_rows or reading.skip_rows_after_names
+        is_usual = parsing.double_quote and parsing.ignore_empty_lines and not parsing.escape_char
+        is_plain = parsing.delimiter.isascii() and str(parsing.quote_char or "").isascii()
+        if is_skipping or not is_usual or not is_plain:
+            return None
+        quote = parsing.quote_char if parsing.newlines_in_values else None
+        return Records(parsing.delimiter, quote or None)
+
+    @property
+    def has_header(self) -> bool:
+        reading = self.format.default_fragment_scan_options.read_options
+        return not (reading.column_names or reading.autogenerate_column_names)
+
+    def _options(self, block_bytes: int, columns: Sequence[str]) -> tuple[Any, Any, Any]:
+        """How Arrow reads, parses and converts."""
         options = self.format.default_fragment_scan_options
         reading, converting = copy(options.read_options), copy(options.convert_options)
         reading.block_size, reading.use_threads = block_bytes, False
         converting.column_types = {field.name: field.type for field in self.schema}
         converting.include_columns = list(columns)
-        parsing = self.format.parse_options
-        return pa_csv.open_csv(text, reading, parsing, converting)
+        return reading, self.format.parse_options, converting
+
+    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
+        return pa_csv.open_csv(text, *self._options(block_bytes, columns))
+
+    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+        reading, parsing, converting = self._options(len(text) + 1, columns)
+        reading.column_names, reading.autogenerate_column_names = list(self.names), False
+        return pa_csv.read_csv(pa.BufferReader(text), reading, parsing, converting)
 
     def described(self) -> File:
         with self.place.text() as text, self._blocks(head(text), CSV_SAMPLE_BYTES, ()) as reader:
@@ -117,19 +182,31 @@ class DatasetCsv(DatasetText):
         release_unused()  # the sample, which took several times its size
         known = [field for field in self.schema if field.name in names]
         hint = None if self.path.lower().endswith(COMPRESSED) else self.size
-        return replace(self, schema=pa.schema(known), bytes_hint=hint)
+        return replace(self, schema=pa.schema(known), bytes_hint=hint, names=tuple(names))
 
 
 class DatasetJson(DatasetText):
     """A file of JSON objects, which Arrow reads in blocks as it does CSV."""
 
-    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
+    @property
+    def records(self) -> Records | None:
+        options = self.format.default_fragment_scan_options
+        return None if options.parse_options.newlines_in_values else Records(",", None)
+
+    def _options(self, block_bytes: int, columns: Sequence[str]) -> tuple[Any, Any]:
+        """How Arrow reads and parses."""
         options = self.format.default_fragment_scan_options
         reading, parsing = copy(options.read_options), copy(options.parse_options)
         reading.block_size, reading.use_threads = block_bytes, False
         parsing.explicit_schema = pa.schema([self.schema.field(name) for name in columns])
         parsing.unexpected_field_behavior = "ignore"
-        return pa_json.open_json(text, reading, parsing)
+        return reading, parsing
+
+    def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
+        return pa_json.open_json(text, *self._options(block_bytes, columns))
+
+    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+        return pa_json.read_json(pa.BufferReader(text), *self._options(len(text) + 1, columns))
 
     def described(self) -> File:
         # Its columns are what the dataset says: a name that no object has is null in all of them.

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 BOM = b"\xef\xbb\xbf"
-_QUOTE = ord('"')
 
 
 class Records:
     """Cuts the bytes of one text, given piece by piece."""
 
-    def __init__(self, delimiter: str) -> None:
+    def __init__(self, delimiter: str, quote: str | None = '"') -> None:
+        self._quote = quote.encode() if quote else b""
+        """None: every line break ends a record."""
         self._borders = np.zeros(256, np.bool_)
         """Which bytes may stand before a quote that opens; a quote, where it has just closed."""
-        self._borders[[ord(delimiter), ord("\n"), ord("\r"), _QUOTE]] = True
+        self._borders[[*(delimiter + "\n\r").encode(), *self._quote]] = True
         self._is_inside = False
         """Whether the next byte stands in quotes."""
         self._before = ord("\n")
@@ -59,11 +60,12 @@ class Records:
             self._is_begun = True
             if data.startswith(BOM):
                 return self._flips(data[len(BOM) :]) + len(BOM)
-        if b'"' not in data:
+        if not self._quote or self._quote not in data:
             self._before = data[-1] if data else self._before
             return np.empty(0, np.int64)
         found = np.frombuffer(data, np.uint8)
-        quotes = np.flatnonzero(found == _QUOTE)
+        quote = self._quote[0]
+        quotes = np.flatnonzero(found == quote)
         opening = quotes[int(self._is_inside) :: 2]
         before = found[opening - 1]
         if len(opening) and opening[0] == 0:
@@ -72,18 +74,19 @@ class Records:
         if not self._borders[before].all():
             quotes = self._one_by_one(data, quotes.tolist())
         is_flip = bool(len(quotes)) and quotes[-1] == len(data) - 1
-        self._before = data[-1] if is_flip or data[-1] != _QUOTE else 0
+        self._before = data[-1] if is_flip or data[-1] != quote else 0
         return quotes
 
     def _one_by_one(self, data: bytes, quotes: list[int]) -> Any:
         """The same where a quote stands in the middle of a field."""
         flips = []
-        is_inside, closed = self._is_inside, -1 if self._before == _QUOTE else -2
+        quote = self._quote[0]
+        is_inside, closed = self._is_inside, -1 if self._before == quote else -2
         for place in quotes:
             before = data[place - 1] if place else self._before
             if is_inside:
                 closed = place
-            elif closed != place - 1 and (before == _QUOTE or not self._borders[before]):
+            elif closed != place - 1 and (before == quote or not self._borders[before]):
                 continue
             is_inside = not is_inside
             flips.append(place)
