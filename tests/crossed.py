@@ -57,20 +57,24 @@ class Near:
             return (self.lo is None or self.lo < apart) and (self.hi is None or apart < self.hi)
         return (self.lo is None or self.lo <= apart) and (self.hi is None or apart <= self.hi)
 
-    def is_as_good(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair is at least as good as another."""
-        a, b = ((self.left[i], self.right[j]) for i, j in (one, other))
+    def profile(self, i: int, j: int) -> Any:
+        """What of a pair is compared: a number, the smaller the better, or both values."""
+        ours, theirs = self.left[i], self.right[j]
         if self.order == "indifferent":
-            return True
+            return 0
         if self.order == "youngest":
-            return bool(max(a) >= max(b))
-        if self.order == "partial":
-            assert self.function is not None
-            return self.function(a, b) is True
+            return -max(ours, theirs)
         if self.order == "minimize":
             assert self.function is not None
-            return bool(self.function(*a) <= self.function(*b))
-        return bool(abs(a[1] - a[0]) <= abs(b[1] - b[0]))
+            return self.function(ours, theirs)
+        return (ours, theirs) if self.order == "partial" else abs(theirs - ours)
+
+    def is_as_good(self, one: Any, other: Any) -> bool:
+        """Whether a pair is at least as good as another, by their profiles."""
+        if self.order == "partial":
+            assert self.function is not None
+            return self.function(one, other) is True
+        return bool(one <= other)
 
 
 def total(a: Any, b: Any) -> Any:
@@ -164,7 +168,9 @@ class _Drawn:
     def __init__(self, chance: Random, join: str) -> None:
         self.chance = chance
         self.join = join
-        most = chance.choice([6, 14, 30])
+        most = chance.choice([6, 14, 14, 14, 30, 30, 30, 70])
+        self.is_large = most == 70
+        """Whether rows take more pages than a small budget has frames."""
         self.sizes = [chance.choice([0, 1, most // 2, *[most] * 9]) for _ in range(2)]
         self.columns: list[dict[str, pa.Array]] = [{}, {}]
         self.near: list[Near] = []
@@ -209,7 +215,7 @@ class _Drawn:
         )  # fmt: skip
 
     def _tables(self) -> dict[str, pa.Table]:
-        filling = "." * self.chance.choice([0, 300, 1200])
+        filling = "." * (1200 if self.is_large else self.chance.choice([0, 300, 1200]))
         tables = {}
         for side, name in enumerate(("left", "right")):
             rows = self.sizes[side]
@@ -400,12 +406,21 @@ class _Drawn:
             for pair in eligible:
                 groups.setdefault(0 if side is None else pair[side], []).append(pair)
             for group in groups.values():
-                best |= {p for p in group if not any(self._dominates(q, p) for q in group)}
+                alike: dict[Any, list[Pair]] = {}
+                for pair in group:
+                    alike.setdefault(self._profile(pair), []).append(pair)
+                for one, pairs in alike.items():
+                    if not any(self._dominates(other, one) for other in alike):
+                        best.update(pairs)
         return best
 
-    def _dominates(self, one: Pair, other: Pair) -> bool:
-        return all(n.is_as_good(one, other) for n in self.near) and not all(
-            n.is_as_good(other, one) for n in self.near
+    def _profile(self, pair: Pair) -> tuple[Any, ...]:
+        return tuple(near.profile(*pair) for near in self.near)
+
+    def _dominates(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        both = list(zip(self.near, one, other, strict=True))
+        return all(near.is_as_good(a, b) for near, a, b in both) and not all(
+            near.is_as_good(b, a) for near, a, b in both
         )
 
     def _without_ties(self, chosen: list[Pair], how: str, ties: Any) -> list[Pair]:
@@ -419,8 +434,9 @@ class _Drawn:
                 chosen = [end(group, key=lambda p: p[1 - probe]) for group in groups.values()]
             elif word != "all":
                 near = self.near[self.names.index(word)]
-                chosen = [p for group in groups.values() for p in group
-                          if all(near.is_as_good(p, q) for q in group)]  # fmt: skip
+                least = {row: min(near.profile(*p) for p in group)
+                         for row, group in groups.items()}  # fmt: skip
+                chosen = [p for p in chosen if near.profile(*p) == least[p[probe]]]
         return chosen
 
     def _nearest(self, arguments: dict[str, Any]) -> list[tuple[Any, ...]]:

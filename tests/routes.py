@@ -23,7 +23,7 @@ from crossed import Crossed, crossed
 from independent import is_comparable
 
 import matwin
-from matwin import joining, memory, ways
+from matwin import joining, memory, paging, ways
 from matwin.kernels import strips
 from matwin.operators.wjoin import output as wjoin_output
 from matwin.report import Report
@@ -32,8 +32,9 @@ FORMS = ("standard", "grid", "slab")
 SCHEDULES = ("auto", "gallop", "crabstep", "lookahead")
 LOW = ((memory, "FEW_PAIRS", 0), (strips, "FEW_ROWS", 0), (memory, "PIECE_ROWS_MIN", 2),
        (memory, "PIECE_ROWS_MAX", 3), (memory, "MANY_PAIRS", 1), (joining, "BATCH_ROWS", 2),
-       (wjoin_output, "FEW_ROWS", 2))  # fmt: skip
-"""Thresholds that choose a way, and values with which a few rows are many."""
+       (wjoin_output, "FEW_ROWS", 2), (paging, "PARTIAL_ROOM", 0.03),
+       (paging, "FOUND_ROOM", 0.6))  # fmt: skip
+"""Thresholds that choose a way, and shares of a walk, with which a few rows are many."""
 WAYS = ("memory", "slabs", "parts", "walk", "walk", "trace", "tight", "live", "live pages",
         "live pages")  # fmt: skip
 
@@ -70,7 +71,7 @@ def way_of(seed: int, asked: Crossed, trace: Any) -> Way:
     options: dict[str, Any] = {"threads": chance.choice([1, 2])}
     forced = {"slabs": "slabs", "parts": "parts", "walk": "walk"}.get(name)
     if name in ("slabs", "parts", "walk", "tight", "live pages", "trace"):
-        options |= {"memory": chance.choice([32, 40, 64, 128]) * 4096, "page_size": "4KiB"}
+        options |= {"memory": chance.choice([32, 32, 40, 64, 128]) * 4096, "page_size": "4KiB"}
     if name in ("walk", "trace", "live pages"):
         options["materialize"] = chance.choice(["auto", *FORMS])
         many = asked.join == "window_join" and len(asked.tables) > 2
