@@ -61,14 +61,15 @@ def asof_join(
     * `on`: the column to be near in, a number or a time; a pair where it has two names.
     * `by`: columns that must be equal: a name, a pair ``(left, right)``, or a list of either.
     * `tolerance`: how far away a match may be, such as ``"5min"`` or ``10``; None is any distance.
-    * `direction`: ``"backward"``, ``"forward"`` or ``"nearest"`` (the earlier one if two are
-      equally near).
+    * `direction`: ``"backward"``, ``"forward"`` or ``"nearest"`` (one before if one after is as
+      near).
     * `allow_exact_matches`: whether a right row with the same value is a match.
     * `ties`: of right rows with the same value the ``"last"`` in their order, the ``"first"``, or
-      ``"all"``, which gives a left row several times.
+      ``"all"``, which gives a left row several times; with ``"nearest"`` also those on the other
+      side that are exactly as near.
     * `how`: ``"left"`` keeps left rows without a match, ``"inner"`` does not.
     * `suffixes`: what is added to names that both sides have.
-    * `ordered`: False gives the rows in the order in which they are found.
+    * `ordered`: False lets the rows of left streams that are not sorted leave in order of time.
     * further options, such as `memory`: see `matwin.JoinOptions`.
 
     Rows with a null, NaN or infinity in `on`, or a null in `by`, match nothing.

@@ -10,15 +10,18 @@ few blocks; nothing is sorted as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Int64s
+from matwin.storage.ordering import sort_order
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
 
+from .latest import expanded
 from .nearest import Pairs
 from .output import BATCH_ROWS
 from .side import ROW
@@ -101,6 +104,38 @@ class MateLanes:
         lane = np.searchsorted(self.starts, left, "right") - 1
         order = np.argsort(lane, kind="stable")
         self.lanes.put(piece.take(arrow(order)), _edges(lane, len(self.starts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mates:
+    """Right rows, and the left rows that they match."""
+
+    rows: pa.RecordBatch
+    left: Int64s
+    """The left rows' numbers, ascending; one for each right row."""
+    order: Int64s
+    """Where each of those lies among the rows: those of one left row by their own numbers."""
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Mates:
+        """Rows out of a lane."""
+        left, right = (as_numpy(rows.column(name)) for name in (ROW, MATE))
+        order = sort_order([left, right]) if len(left) else None
+        order = np.arange(len(left)) if order is None else order
+        return cls(rows, left[order], order)
+
+    def of_rows(self, numbers: Int64s, *, keeps: bool) -> tuple[Int64s, Int64s]:
+        """The places of left rows, and for each of them that of a right row; with `keeps` -1 where
+        there is none."""
+        first = np.searchsorted(self.left, numbers, "left")
+        sizes = np.searchsorted(self.left, numbers, "right") - first
+        out = np.maximum(sizes, 1) if keeps else sizes
+        at = np.repeat(np.arange(len(numbers)), out)
+        if not len(self.order):
+            return at, np.full(len(at), -1)
+        places = self.order[np.minimum(expanded(first, out), len(self.order) - 1)]
+        places[(sizes == 0)[at]] = -1
+        return at, places
 
 
 def _edges(lane: Int64s, lanes: int) -> list[int]:

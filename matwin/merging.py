@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.arrays import arrow, arrow_or_null, as_numpy
-from matwin.storage.columns import Int64s, has_own_code, key_code
+from matwin.storage.columns import Int64s, has_own_code, key_code, no_rows
 from matwin.storage.errors import BudgetError
 from matwin.storage.lanes import Lanes
 from matwin.storage.pool import smallest_budget
@@ -40,8 +40,8 @@ from .directions import Direction
 from .events import LEFT, Columns, EventRoom, Events, Pile
 from .feed import Portion
 from .finality import DONE
-from .latest import Latest, Near, expanded
-from .mate_lanes import MATE, MateLanes, PairLanes, gathered, mates_schema, whole_numbers
+from .latest import Latest, Near
+from .mate_lanes import MateLanes, Mates, PairLanes, gathered, whole_numbers
 from .nearest import Search
 from .need import Need
 from .numbered import TIME, Block, Numbered, numbers_of
@@ -259,10 +259,10 @@ class Merge:
         if not lanes.lane(number).rows:
             return
         size = sum(block.size for block in lot)
-        with self._pool.reserve(2 * size + 6 * 16 * self._pairs_max):
+        with self._pool.reserve(2 * size + 10 * 16 * self._pairs_max):
             rows = self._right.read(lot)
             places = numbers_of(rows)
-            for left, right in gathered(lanes.taken(number, at_once=1), self._pairs_max):
+            for left, right in gathered(lanes.taken(number, at_once=4), self._pairs_max):
                 at = np.searchsorted(places, right)
                 attached.add(rows, at, left, right, self._pool, self._gather)
 
@@ -281,11 +281,11 @@ class Merge:
             for rows in self._of_blocks(start, limit, last):
                 for piece in lanes.taken(number, at_once=1):
                     with self._pool.reserve(2 * int(piece.nbytes)):
-                        yield from self._joined(rows, piece)
+                        yield from self._joined(rows, Mates.of(piece))
             return
-        with self._pool.reserve(2 * size + 16 * lanes.lane(number).rows):
+        with self._pool.reserve(2 * size + 32 * lanes.lane(number).rows):
             pieces = list(lanes.taken(number))
-            mates = pa.concat_batches(pieces) if pieces else None
+            mates = Mates.of(pa.concat_batches(pieces) if pieces else no_rows(lanes.schema))
             del pieces
             for rows in self._of_blocks(start, limit, last):
                 yield from self._joined(rows, mates)
@@ -319,29 +319,15 @@ class Merge:
                     mine &= (times <= last) & (times > block.done)
                 yield rows if mine.all() else rows.filter(arrow(mine))
 
-    def _joined(self, rows: pa.RecordBatch, mates: pa.RecordBatch | None) -> Iterator[Any]:
+    def _joined(self, rows: pa.RecordBatch, mates: Mates) -> Iterator[Any]:
         """Left rows with their matches, in batches."""
-        numbers = numbers_of(rows)
-        if mates is None:
-            mates = _none(mates_schema(self._right.schema))
-        left, right = (as_numpy(mates.column(name)) for name in (ROW, MATE))
-        order = np.lexsort((right, left))
-        left = left[order]
-        first = np.searchsorted(left, numbers, "left")
-        sizes = np.searchsorted(left, numbers, "right") - first
-        out = np.maximum(sizes, 1) if self._asked.keeps else sizes
-        at = np.repeat(np.arange(len(numbers)), out)
-        places = expanded(first, out)
-        is_alone = (sizes == 0)[at]
-        places = np.where(
-            is_alone, -1, order[np.minimum(places, len(order) - 1)] if len(order) else -1
-        )
+        at, places = mates.of_rows(numbers_of(rows), keeps=self._asked.keeps)
         widths = bytes_at(rows, at)
-        if len(order):
-            widths = widths + bytes_at(mates, np.maximum(places, 0))
+        if mates.rows.num_rows:
+            widths = widths + bytes_at(mates.rows, np.maximum(places, 0))
         for a, b in cuts(widths, len(at), self._budget // SHARES.batch, BATCH_ROWS):
             mate_at = arrow_or_null(places[a:b], places[a:b] < 0)
-            yield [self._asked.output.pairs(rows, at[a:b], mates, mate_at)]
+            yield [self._asked.output.pairs(rows, at[a:b], mates.rows, mate_at)]
 
 
 def _codes(column: pa.Array, name: str) -> Columns:
@@ -361,7 +347,3 @@ def _numbered(side: Side, names: Sequence[str], *, with_time: bool) -> pa.Schema
 def _columns(rows: pa.RecordBatch, schema: pa.Schema, keys: Int64s) -> pa.RecordBatch:
     columns = [arrow(keys) if name == TIME else rows.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _none(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)

@@ -64,7 +64,7 @@ class MergeShares:
     """An as-of join on pages: what it takes at each of its three stages, one after the other, with
     room for a few of the widest rows and pages beside them."""
 
-    run: int = 12
+    run: int = 8
     """Numbers that are sorted at a time, which takes four times as much."""
     merge: int = 16
     """Numbers of all runs that are merged at a time: five times as much, sorted and once more."""

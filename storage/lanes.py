@@ -95,6 +95,28 @@ class Lanes:
         """Put pieces down at the end of one lane, in their order."""
         self._put((number, piece) for piece in pieces)
 
+    def add_bytes(self, number: int, bodies: Iterable[pa.Buffer]) -> list[Piece]:
+        """Put plain bytes down in a lane of their own, each no larger than a page; where they are.
+
+        Whoever knows what they mean takes them back by their places, with `take_bytes`.
+        """
+        page = _Page(room := record_bytes(self._pool.file.page_size))
+        for body in bodies:
+            if not page.has_room(body.size):
+                self._write(page)
+                page = _Page(room)
+            page.add(number, body)
+            self._lanes.setdefault(number, Lane())
+        self._write(page)
+        return self._lanes.pop(number, Lane()).pieces(self._window)
+
+    def take_bytes(self, pieces: Sequence[Piece]) -> list[pa.Buffer]:
+        """Bytes that were put down, all in one call; they are gone here, and what is handed over is
+        one piece of memory as long as one of them is held."""
+        found = self._pool.copied(pieces)
+        self._let_go(pieces, "taken")
+        return found
+
     def _put(self, given: Iterable[tuple[int, pa.RecordBatch]]) -> None:
         page = _Page(room := record_bytes(self._pool.file.page_size))
         for number, rows in given:
