@@ -176,9 +176,11 @@ class AsofJoining(TwoSided):
     ) -> Moved:
         """The rows of an engine in memory, to be merged."""
         join, question = self.join, self.join.question
+        known = [source.rows_hint for source in join.sources]
+        rows = None if self.is_live or None in known else sum(n or 0 for n in known)
         asked = Asked(
             join.latest, Near.of(question.order), bool(pa.types.is_floating(question.order.type)),
-            question.keep_unmatched, self.sides, join.output,
+            question.keep_unmatched, self.sides, join.output, rows,
         )  # fmt: skip
         direction = engine.directions[0]
         merge = Merge(asked, direction, self.need, store, join.report, is_live=self.is_live)

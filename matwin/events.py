@@ -35,7 +35,7 @@ from matwin.storage.store import Store
 LEFT_BIT = 62
 LEFT = 1 << LEFT_BIT
 """Added to a left row's number."""
-FAN_IN_MAX = 96
+FAN_IN_MIN, FAN_IN_MAX = 12, 96
 CHUNK_BYTES_MIN = 1 << 10
 SORTING = 4
 """What sorting takes, in copies of the rows: as they have gathered, as one, packed, and sorted."""
@@ -51,11 +51,16 @@ class EventRoom:
     """Rows that are sorted at a time."""
     merge_bytes: int
     """Rows of all runs that are there at a time."""
+    expected_bytes: int | None = None
+    """All rows, where that is known beforehand: few runs have large chunks."""
 
     @property
     def chunk_bytes(self) -> int:
         """Rows of one run that are read at a time."""
-        return max(CHUNK_BYTES_MIN, self.merge_bytes // 2 // FAN_IN_MAX)
+        ways = FAN_IN_MAX
+        if self.expected_bytes is not None:
+            ways = min(ways, max(FAN_IN_MIN, 5 * self.expected_bytes // self.run_bytes // 4))
+        return max(CHUNK_BYTES_MIN, self.merge_bytes // 2 // ways)
 
     @property
     def fan_in(self) -> int:

@@ -41,7 +41,7 @@ from .events import LEFT, Columns, EventRoom, Events, Pile
 from .feed import Portion
 from .finality import DONE
 from .latest import Latest, Near
-from .mate_lanes import MateLanes, Mates, PairLanes, gathered, whole_numbers
+from .mate_lanes import MateLanes, Mates, PairLanes, gathered, places_of, whole_numbers
 from .nearest import Search
 from .need import Need
 from .numbered import TIME, Block, Numbered, numbers_of
@@ -99,6 +99,8 @@ class Asked:
     """Whether left rows without a match come out."""
     sides: Sequence[Side]
     output: Output
+    rows: int | None
+    """How many rows there are, where both sources know."""
 
 
 class Merge:
@@ -124,8 +126,9 @@ class Merge:
         is_all = asked.latest.ties == "all"
         self._is_mirrored = asked.latest.direction == "forward"
         left, right = asked.sides
-        room = EventRoom(budget // SHARES.run, budget // SHARES.merge)
         codes = sum(1 if has_own_code(left.stored.field(k).type) else 2 for k in left.keys)
+        size = None if asked.rows is None else 8 * (codes + 2) * asked.rows
+        room = EventRoom(budget // SHARES.run, budget // SHARES.merge, size)
         self._events = Events(store, codes, room, by_row=is_all)
         ours, theirs = asked.output.names
         self._left = Numbered(store, "left", _numbered(left, ours, with_time=is_live))
@@ -263,7 +266,7 @@ class Merge:
             rows = self._right.read(lot)
             places = numbers_of(rows)
             for left, right in gathered(lanes.taken(number, at_once=4), self._pairs_max):
-                at = np.searchsorted(places, right)
+                at = places_of(places, right)
                 attached.add(rows, at, left, right, self._pool, self._gather)
 
     # ── results ──────────────────────────────────────────────────────────────────────────────
@@ -322,12 +325,14 @@ class Merge:
     def _joined(self, rows: pa.RecordBatch, mates: Mates) -> Iterator[Any]:
         """Left rows with their matches, in batches."""
         at, places = mates.of_rows(numbers_of(rows), keeps=self._asked.keeps)
+        is_each_once = len(at) == rows.num_rows and bool((np.diff(at) == 1).all())
         widths = bytes_at(rows, at)
         if mates.rows.num_rows:
             widths = widths + bytes_at(mates.rows, np.maximum(places, 0))
         for a, b in cuts(widths, len(at), self._budget // SHARES.batch, BATCH_ROWS):
             mate_at = arrow_or_null(places[a:b], places[a:b] < 0)
-            yield [self._asked.output.pairs(rows, at[a:b], mates.rows, mate_at)]
+            left = slice(a, b) if is_each_once else at[a:b]
+            yield [self._asked.output.pairs(rows, left, mates.rows, mate_at)]
 
 
 def _codes(column: pa.Array, name: str) -> Columns:
