@@ -5,6 +5,8 @@
     timestamp[s]  timestamp[ns]         timestamp[ns]: the finer unit, never with loss
     float32       float64               float64
     int64         float64               float64, an error beyond 2^53
+    decimal(9,2)  decimal(38,4)         counts of the fourth digit in 64 bits, an error beyond
+    decimal       int32                 the same
     aware         naive                 never: an error
 
 The output keeps the columns as they came; only the comparison sees the common type.
@@ -19,7 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from matwin.storage.columns import is_numeric
+from matwin.storage.columns import is_measurable, is_numeric
+from matwin.storage.decimals import compared_type, digits_of
 from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Key
@@ -187,9 +190,9 @@ def _attribute(
 ) -> Attribute:
     ours, theirs = known(_field(left, names[0], "left"), _field(right, names[1], "right"))
     order.check(ours, theirs)
-    if not (is_numeric(ours.type) and is_numeric(theirs.type)):
+    if not _has_distance(ours, theirs, tolerance, order):
         if tolerance is not None:
-            wrong, side = (theirs, "right") if is_numeric(ours.type) else (ours, "left")
+            wrong, side = (theirs, "right") if is_measurable(ours.type) else (ours, "left")
             raise InputError(
                 f"{side}: column {wrong.name!r} is {wrong.type}; a join attribute with a tolerance "
                 "must be a number, a time, a date or a duration"
@@ -205,6 +208,15 @@ def _attribute(
     bare, is_nonzero = bare_tolerance(tolerance, field)
     bound = Dimension.of(field, bare)
     return Attribute(*names, common, True, bound.lo, bound.hi, order, is_nonzero)
+
+
+def _has_distance(ours: pa.Field, theirs: pa.Field, tolerance: Tolerance, order: Order) -> bool:
+    """Whether both are compared as numbers.  Decimals that only a black box looks at stay what
+    they are."""
+    if not (is_measurable(ours.type) and is_measurable(theirs.type)):
+        return False
+    is_plain = is_numeric(ours.type) and is_numeric(theirs.type)
+    return is_plain or tolerance is not None or order.black_box is None
 
 
 def _key(left: pa.Schema, right: pa.Schema, names: tuple[str, str]) -> KeyPair:
@@ -249,6 +261,10 @@ def common_type(left: pa.Field, right: pa.Field) -> pa.DataType:
     """The type in which two columns are compared without loss."""
     a, b = left.type, right.type
     tests = pa.types
+    if tests.is_decimal(a) or tests.is_decimal(b):
+        if not all(tests.is_decimal(one) or tests.is_integer(one) for one in (a, b)):
+            raise _incomparable(left, right)
+        return compared_type(max(digits_of(a), digits_of(b)))
     if tests.is_floating(a) or tests.is_floating(b):
         if _is_time(a) or _is_time(b):
             raise _incomparable(left, right)

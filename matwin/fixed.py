@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from matwin.storage.columns import INT64_MAX, INT64_MIN, Int64s, is_temporal, stored_dtype
 from matwin.storage.counters import Counters
+from matwin.storage.decimals import decimals, shown_type
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
@@ -162,6 +163,11 @@ class Clock:
             return float_key_apart(at, self.every)
         return at + int(self.every)
 
+    @property
+    def shown_type(self) -> pa.DataType:
+        """The type of a column of times."""
+        return shown_type(self.type.scale) if pa.types.is_decimal(self.type) else self.type
+
     def times(self, at: int, rows: int) -> pa.Array:
         """A column that says so many times what time it is."""
         if pa.types.is_floating(self.type):
@@ -169,6 +175,8 @@ class Clock:
         values: Int64s = np.full(rows, at, np.int64)
         if self.type == pa.uint64():
             return pa.array(values.view(np.uint64) ^ np.uint64(1 << 63))
+        if pa.types.is_decimal(self.type):
+            return decimals(values, self.type.scale)
         stored = values.astype(stored_dtype(self.type))
         return pa.array(stored).cast(self.type) if is_temporal(self.type) else pa.array(stored)
 
@@ -183,7 +191,9 @@ class Evaluation:
         self.clock = clock
         self.sides = {name: Side.of(asked, name) for name in SIDES}
         self.judges = [Judge(asked, self.sides, name, "best") for name in SIDES]
-        self.schema = pa.schema([pa.field(EVALUATED_AT, clock.type, nullable=False), *asked.schema])
+        self.schema = pa.schema(
+            [pa.field(EVALUATED_AT, clock.shown_type, nullable=False), *asked.schema]
+        )
         self.options = options
         self.report = report
         self._arguments = arguments

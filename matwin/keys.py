@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +105,8 @@ def key_value(key: int, field: pa.Field) -> object:
         return float_of_key(key)
     if is_temporal(field.type):
         return _time_text(key, field.type)
+    if pa.types.is_decimal(field.type):
+        return Decimal(key).scaleb(-field.type.scale)
     return key - order_zero(field.type)
 
 

@@ -22,10 +22,12 @@ from matwin.storage.columns import (
     Bools,
     Int64s,
     cast_columns,
+    compared_dtype,
     key_code,
     order_key,
     physical,
 )
+from matwin.storage.decimals import first_misfit, integers
 from matwin.storage.encodings import plain_array
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension, Grid, Key
@@ -80,7 +82,7 @@ class Side:
             stored = _stored(schema, getattr(a, name), a.type, hidden, taken=columns.values())
             columns[id(a)] = stored
         dimensions = [_dimension(columns[id(a)], a) for a in numbers]
-        fields = [*schema, *(pa.field(h.name, h.type) for h in hidden)]
+        fields = [*schema, *(pa.field(h.name, compared_dtype(h.type)) for h in hidden)]
         if not dimensions:
             fields.append(pa.field(ONE, pa.int64()))
             dimensions = [Dimension(ONE, None, None, 0)]
@@ -106,7 +108,8 @@ class Side:
         column = _stored(schema, *time, hidden)
         dimension = Dimension.of(pa.field(column, time[1]), Counts(-width, width))
         return cls(
-            name, schema, pa.schema([*schema, *(pa.field(h.name, h.type) for h in hidden)]),
+            name, schema,
+            pa.schema([*schema, *(pa.field(h.name, compared_dtype(h.type)) for h in hidden)]),
             Grid(tuple(map(Key, stored)), (dimension,)), (column,), (time[0],), tuple(stored),
             tuple(hidden), False,
         )  # fmt: skip
@@ -118,8 +121,10 @@ class Side:
 
     @property
     def order_field(self) -> pa.Field:
-        """The stored column of the order attribute."""
-        return self.stored.field(self.grid.order.name)
+        """The stored column of the order attribute, with the type in which it is compared."""
+        stored = self.stored.field(self.grid.order.name)
+        types = {h.name: h.type for h in self.hidden}
+        return stored.with_type(types.get(stored.name, stored.type))
 
     def prepare(
         self, batch: pa.RecordBatch, first_row: int
@@ -178,7 +183,7 @@ class Side:
         self, column: pa.Array, h: Hidden, first_row: int, kept: Int64s | None
     ) -> pa.Array:
         try:
-            return column.cast(h.type)
+            return converted(column, h.type)
         except pa.ArrowInvalid as e:
             at = _first_failure(column, h.type)
             row = first_row + (at if kept is None else int(kept[at]))
@@ -202,7 +207,7 @@ class Side:
         found = []
         for name, column in zip(names, plain, strict=True):
             column = column if usable is None else column.filter(usable)
-            found.append(column.cast(types[name]) if name in types else column)
+            found.append(converted(column, types[name]) if name in types else column)
         return pa.RecordBatch.from_arrays(found, names=list(names))
 
     def order_keys(self, rows: pa.RecordBatch) -> Int64s:
@@ -216,6 +221,20 @@ class Side:
         have to agree in 128 bits to be taken for equal.  Numbers are exact.
         """
         return [key_code(rows.column(key), key, salt=1) for key in self.keys]
+
+
+def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column as what is stored where both sides are compared as a type; `pa.ArrowInvalid` for a
+    value that does not fit."""
+    if not pa.types.is_decimal(wanted):
+        return column.cast(wanted)
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.int64())
+    counts, fits = integers(column, wanted.scale)
+    at = first_misfit(column, wanted.scale)
+    if at is not None:
+        raise pa.ArrowInvalid(f"{column[at]} with {wanted.scale} digits is beyond 64 bits")
+    return pa.array(counts, mask=~fits) if column.null_count else arrow(counts)
 
 
 def own_rows(rows: pa.RecordBatch) -> Bools:
@@ -246,6 +265,8 @@ def _needs_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
     tests = pa.types
     if tests.is_null(found):
         return not tests.is_null(wanted)
+    if tests.is_decimal(wanted):
+        return True
     if tests.is_floating(found) or not pa.types.is_primitive(found):
         return False
     if tests.is_integer(found) and tests.is_integer(wanted):
@@ -278,7 +299,7 @@ def _first_failure(column: pa.Array, wanted: pa.DataType) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            column.slice(low, middle - low).cast(wanted)
+            converted(column.slice(low, middle - low), wanted)
             low = middle
         except pa.ArrowInvalid:
             high = middle

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -118,7 +119,7 @@ def _sign(amount: Any, what: str) -> int:
     """-1, 0 or 1; an error for what is no amount."""
     if is_duration(amount):
         amount = nanoseconds(amount)
-    is_number = isinstance(amount, int | float | Fraction | np.integer | np.floating)
+    is_number = isinstance(amount, int | float | Fraction | Decimal | np.integer | np.floating)
     if isinstance(amount, bool) or not is_number or not _is_finite(amount):
         raise InputError(
             f"{what}({shown(amount)}): give a finite number for a column of numbers; for times "
@@ -128,7 +129,7 @@ def _sign(amount: Any, what: str) -> int:
 
 
 def _is_finite(amount: Any) -> bool:
-    return not isinstance(amount, float | np.floating) or math.isfinite(amount)
+    return not isinstance(amount, float | Decimal | np.floating) or math.isfinite(amount)
 
 
 @dataclass(frozen=True)

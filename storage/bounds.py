@@ -55,7 +55,9 @@ def bound_place(bound: object, data_type: pa.DataType, column: str) -> tuple[int
         value = _float_upward(bound)
         return int(float_key(np.array([value]))[0]), value == bound
     else:
-        exact = Fraction(max(min(bound, 2**65), -(2**65)))
+        digits = data_type.scale if pa.types.is_decimal(data_type) else 0
+        limit = Fraction(2**65) / Fraction(10) ** digits
+        exact = Fraction(max(min(bound, limit), -limit)) * Fraction(10) ** digits
     whole = math.ceil(exact)
     key = whole - 2**63 if data_type == pa.uint64() else whole
     if key > INT64_MAX:

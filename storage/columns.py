@@ -7,7 +7,7 @@ same way, so that fences, expiry bounds and sort keys have one type.
 
     column  ──physical──▶  values + validity  ──order_key──▶  int64, NO_VALUE for null and NaN
 
-Left out: decimals as join attributes (they may need 128 bits); they travel as payload.
+Left out: decimals, which are compared as counts of their last digit (`decimals.py`).
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ def is_numeric(data_type: pa.DataType) -> bool:
     return (
         pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or is_temporal(data_type)
     )
+
+
+def is_measurable(data_type: pa.DataType) -> bool:
+    """Whether a user's column can be a join attribute: decimals are, as counts of a digit."""
+    return is_numeric(data_type) or bool(pa.types.is_decimal(data_type))
+
+
+def compared_dtype(data_type: pa.DataType) -> pa.DataType:
+    """The type in which values that are compared as this type are stored."""
+    return pa.int64() if pa.types.is_decimal(data_type) else data_type
 
 
 def stored_dtype(data_type: pa.DataType) -> np.dtype[Any]:

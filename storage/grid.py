@@ -41,7 +41,7 @@ from .columns import (
     INT64_MIN,
     Int64s,
     comparable,
-    is_numeric,
+    is_measurable,
     key_code,
     order_key,
 )
@@ -109,7 +109,7 @@ class Dimension:
         >>> Dimension.of(pa.field("t", pa.int64()), (-10, 0)).width
         5
         """
-        if not is_numeric(field.type):
+        if not is_measurable(field.type):
             raise InputError(
                 f"column {field.name!r} is {field.type}; a join attribute must be a number, "
                 "a time, a date or a duration"
@@ -240,7 +240,14 @@ class Grid:
             raise InputError("on={} names no column; give at least the order attribute")
         if len({*names, *on}) != len(names) + len(on):
             raise InputError("a column is named twice among the join attributes")
-        dimensions = tuple(Dimension.of(_field(schema, name), eps) for name, eps in on.items())
+        fields = [_field(schema, name) for name in on]
+        for field in fields:
+            if pa.types.is_decimal(field.type):
+                raise InputError(
+                    f"column {field.name!r} is {field.type}; pages are ordered by numbers of 64 "
+                    "bits: give counts of its last digit as int64"
+                )
+        dimensions = tuple(map(Dimension.of, fields, on.values()))
         return cls(tuple(Key.of(_field(schema, name)) for name in names), dimensions)
 
     @property

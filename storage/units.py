@@ -63,9 +63,10 @@ HOW_TO_WRITE = (
     "largest first), or a timedelta"
 )
 
+_NUMBERS = (int, float, Decimal, np.integer, np.floating)
 Duration: TypeAlias = "str | timedelta | np.timedelta64 | pa.DurationScalar"
 """pandas' Timedelta is a timedelta."""
-Amount: TypeAlias = "int | float | Duration"
+Amount: TypeAlias = "int | float | Decimal | Duration"
 Tolerance: TypeAlias = "Amount | tuple[Any, Any] | None"
 Rounding = Callable[[Any], int]
 
@@ -196,6 +197,8 @@ def in_units(amount: Any, field: pa.Field, *, rounding: Rounding) -> int | float
     3
     """
     name, data_type = field.name, field.type
+    if pa.types.is_decimal(data_type):
+        return rounding(_decimal(amount, field) * Fraction(10) ** data_type.scale)
     if is_duration(amount):
         if not is_temporal(data_type):
             raise InputError(
@@ -205,7 +208,7 @@ def in_units(amount: Any, field: pa.Field, *, rounding: Rounding) -> int | float
             return parse_duration(amount, unit_of(data_type))
         except InputError as e:
             raise InputError(f"column {name!r}: {e}") from e
-    if isinstance(amount, bool) or not isinstance(amount, int | float | np.integer | np.floating):
+    if isinstance(amount, bool) or not isinstance(amount, _NUMBERS):
         raise InputError(f"column {name!r}: {shown(amount)} is not a tolerance")
     if not isinstance(amount, int | np.integer) and not math.isfinite(amount):
         raise InputError(f"column {name!r}: the tolerance must be finite; use None for no limit")
@@ -214,6 +217,20 @@ def in_units(amount: Any, field: pa.Field, *, rounding: Rounding) -> int | float
     if pa.types.is_floating(data_type):
         return _as_float(amount, name)
     return rounding(amount)
+
+
+def _decimal(amount: Any, field: pa.Field) -> Fraction:
+    """An amount of a column of decimals as it is written: 0.29 is 29 hundredths, and not the float
+    below."""
+    try:
+        if isinstance(amount, bool) or not isinstance(amount, (str, Fraction, *_NUMBERS)):
+            raise ValueError
+        return amount if isinstance(amount, Fraction) else Fraction(Decimal(str(amount)))
+    except (ValueError, OverflowError, ArithmeticError) as e:
+        raise InputError(
+            f"column {field.name!r} holds decimals: {shown(amount)} is not a tolerance; give a "
+            "finite number, a Decimal, or one as text such as '0.05'"
+        ) from e
 
 
 def no_unit(amount: Any, field: pa.Field) -> str:

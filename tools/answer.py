@@ -25,7 +25,9 @@ import pyarrow.compute as pc
 from matwin.attributes import Attribute, KeyPair
 from matwin.operators.duckdb import first_lines, opened
 from matwin.question import Question
+from matwin.side import converted
 from matwin.storage.columns import Int64s, cast_columns, comparable
+from matwin.storage.decimals import decimals
 from matwin.storage.errors import InputError, StoreError
 
 from .verify_sql import (
@@ -222,8 +224,9 @@ def _values(
 
 
 def as_common(column: pa.Array, name: str, common: pa.DataType) -> pa.Array:
+    """A column as numbers that DuckDB compares: decimals are counts of their last digit."""
     try:
-        return column.cast(common)
+        return converted(column, common)
     except pa.ArrowInvalid as e:
         raise InputError(f"column {name!r} can't be compared as {common}: {e}") from e
 
@@ -362,6 +365,9 @@ def _rows(left: pa.Table, right: pa.Table, question: Question, pairs: pa.Table) 
 
 
 def _distance(counts: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_decimal(wanted):
+        shown = [decimals(np.asarray(one), wanted.scale) for one in counts.chunks]
+        return pa.chunked_array(shown, wanted)
     if pa.types.is_date32(wanted) or pa.types.is_time32(wanted):
         counts = counts.cast(pa.int32())
     return counts.cast(wanted)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from matwin.fixed import EVALUATED_AT
 from matwin.question import Question
 from matwin.storage.columns import Int64s, comparable
+from matwin.storage.decimals import decimals
 
 from .answer import Answer, Groups, as_common, ordered_answer
 from .verify_question import Timed
@@ -52,7 +53,9 @@ def timed_answer(left: pa.Table, right: pa.Table, question: Question, timed: Tim
     assert answer.groups is not None
     places = np.array([place for _, place in when], np.int64)[answer.groups]
     shown = pa.concat_arrays(columns).take(pa.array(places))
-    field = pa.field(EVALUATED_AT, order.type, nullable=False)
+    if pa.types.is_decimal(order.type):
+        shown = decimals(np.asarray(shown), order.type.scale)
+    field = pa.field(EVALUATED_AT, shown.type, nullable=False)
     schema = pa.schema([field, *answer.rows.schema])
     return Answer(pa.table([shown, *answer.rows.columns], schema=schema), answer.places)
 

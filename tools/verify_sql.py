@@ -163,6 +163,9 @@ def value_sql(field: pa.Field, common: pa.DataType) -> str:
         return f"{name}::DOUBLE"
     if tests.is_integer(common):
         return f"{name}::HUGEINT"
+    if tests.is_decimal(common):
+        # As text, because a product of decimals may need more digits than DuckDB has.
+        return f"replace({name}::DECIMAL(38, {common.scale})::VARCHAR, '.', '')::HUGEINT"
     if tests.is_date32(common):
         return f"({name} - DATE '1970-01-01')::HUGEINT"
     unit = "ms" if tests.is_date64(common) else common.unit

@@ -24,7 +24,7 @@ from matwin.attributes import common_type, keys_of, known
 from matwin.hints import did_you_mean
 from matwin.operators.wjoin.constraints import Between, Constraints
 from matwin.operators.wjoin.predicates import limits_between
-from matwin.storage.columns import is_numeric
+from matwin.storage.columns import is_measurable, is_numeric
 from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.names import listed, repeated
@@ -152,7 +152,7 @@ def _field(stream: str, schema: pa.Schema, column: object) -> pa.Field:
 def _common(names: Sequence[str], fields: Sequence[pa.Field]) -> pa.DataType:
     """The type in which all the columns are compared without loss."""
     for name, field in zip(names, fields, strict=True):
-        if not is_numeric(field.type):
+        if not is_measurable(field.type):
             raise InputError(
                 f"stream {name!r}: column {field.name!r} is {field.type}; it must be a number, a "
                 "time, a date or a duration"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from matwin.storage.columns import Int64s, float_key, stored_dtype
+from matwin.storage.decimals import decimals, shown_type
 
 from .base import Distances, Keys, Measure, Values
 
@@ -36,10 +37,12 @@ class Youngest(Measure):
 
     def distance_type(self, data_type: pa.DataType) -> pa.DataType:
         """It shows the younger value as it is."""
-        return data_type
+        return shown_type(data_type.scale) if pa.types.is_decimal(data_type) else data_type
 
     def distances(self, field: pa.Field) -> Distances:
         """The younger values."""
+        if pa.types.is_decimal(field.type):
+            return lambda left, right: decimals(np.maximum(left, right), field.type.scale)
         dtype = stored_dtype(field.type)
 
         def younger(left: Values, right: Values) -> pa.Array:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from matwin.storage.arrays import arrow
 from matwin.storage.columns import Int64s
+from matwin.storage.decimals import decimals, shown_type
 from matwin.storage.errors import InputError
 
 from .base import Distances, Keys, Measure, Values
@@ -42,6 +43,8 @@ class MinDistance(Measure):
             return pa.float64()
         if pa.types.is_integer(data_type):
             return pa.uint64()
+        if pa.types.is_decimal(data_type):
+            return shown_type(data_type.scale)
         unit = getattr(data_type, "unit", "ms")
         return pa.duration("s" if pa.types.is_date32(data_type) else unit)
 
@@ -58,7 +61,8 @@ class MinDistance(Measure):
         if pa.types.is_floating(data_type):
             return cost
         days = " * 86400" if pa.types.is_date32(data_type) else ""
-        return f"({cost}{days})::{'UBIGINT' if pa.types.is_integer(data_type) else 'BIGINT'}"
+        is_count = pa.types.is_integer(data_type) or pa.types.is_decimal(data_type)
+        return f"({cost}{days})::{'UBIGINT' if is_count else 'BIGINT'}"
 
 
 min_distance = MinDistance()
@@ -76,6 +80,8 @@ def _distances(field: pa.Field, wanted: pa.DataType, left: Values, right: Values
     apart = _apart(left, right)
     if pa.types.is_integer(wanted):
         return arrow(apart)
+    if pa.types.is_decimal(wanted):
+        return decimals(apart, wanted.scale)
     if len(apart) and int(apart.max()) > 2**63 - 1:
         raise InputError(
             f"a distance in {field.name!r} does not fit {wanted}; leave out distances=True, or "

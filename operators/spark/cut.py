@@ -13,6 +13,7 @@ could talk to it about twenty.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -40,6 +41,9 @@ def literal(value: Number, arrow: pa.DataType) -> str:
         return f"CAST('{float(value)!r}' AS DOUBLE)"
     if tests.is_integer(arrow):
         return _long(int(value))
+    if tests.is_decimal(arrow):
+        shown = f"{Decimal(int(value)).scaleb(-arrow.scale):f}"
+        return f"CAST('{shown}' AS {spark_type(arrow).simpleString()})"
     if tests.is_date(arrow):
         return f"date_from_unix_date({int(value)})"
     if tests.is_timestamp(arrow) and arrow.tz is not None:
@@ -131,7 +135,14 @@ def is_finite(name: str, arrow: pa.DataType) -> str:
 
 def cast(name: str, arrow: pa.DataType) -> str:
     """A column in the type of a comparison."""
-    return f"CAST({quoted(name)} AS {spark_type(arrow).simpleString()})"
+    return cast_sql(quoted(name), arrow)
+
+
+def cast_sql(value: str, arrow: pa.DataType) -> str:
+    """A value in the type of a comparison; a decimal with too many digits is null here, and refused
+    with its row where it is joined."""
+    call = "try_cast" if pa.types.is_decimal(arrow) else "CAST"
+    return f"{call}({value} AS {spark_type(arrow).simpleString()})"
 
 
 def hash_of(keys: Mapping[str, pa.DataType]) -> str:

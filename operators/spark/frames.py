@@ -126,6 +126,8 @@ def spark_type(arrow: pa.DataType) -> DataType:
         return DayTimeIntervalType()
     if tests.is_time(arrow):
         return TimeType()
+    if tests.is_decimal(arrow):
+        return DecimalType(38, arrow.scale)
     raise InputError(f"columns of {arrow} can't divide the work")
 
 
@@ -161,4 +163,7 @@ def distance_spark(attribute: Attribute) -> DataType:
     if arrow == pa.uint64():
         widest = 2**64 if attribute.lo is None else max(abs(attribute.lo), abs(attribute.hi or 0))
         return LongType() if widest < 2**63 else DecimalType(20, 0)
+    assert arrow is not None
+    if pa.types.is_decimal(arrow):
+        return DecimalType(arrow.precision, arrow.scale)
     return spark_type(arrow)

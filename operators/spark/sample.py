@@ -26,10 +26,10 @@ from pyspark.sql import functions as F
 
 from matwin.scheduler.division import Sample
 from matwin.storage.columns import comparable
+from matwin.storage.decimals import integers
 
-from .cut import hash_of, quoted
+from .cut import cast_sql, hash_of, quoted
 from .exchange import Exchange
-from .frames import spark_type
 
 SAMPLE_ROWS = 20_000
 SEED = 20011
@@ -61,7 +61,7 @@ def _drawn(exchange: Exchange, kind: pa.DataType) -> Iterator[DataFrame]:
     for number, route in enumerate(exchange.routes.values()):
         value = "NULL" if route.strip is None else quoted(route.strip)
         rows = route.frame.frame.filter(route.usable).selectExpr(
-            f"{number} AS tag", f"CAST({value} AS {spark_type(kind).simpleString()}) AS value",
+            f"{number} AS tag", f"{cast_sql(value, kind)} AS value",
             f"{hash_of(route.keys)} AS hash", f"rand({SEED + number}) AS drawn",
         )  # fmt: skip
         likely = f"drawn * ({ROW_NUMBER} + 1) < {2 * SAMPLE_ROWS}"
@@ -82,6 +82,8 @@ def _numbers(column: pa.ChunkedArray, wanted: Any) -> Any:
     whole = column.combine_chunks()
     if whole.null_count == len(whole):
         return np.zeros(len(whole), wanted)
+    if pa.types.is_decimal(whole.type):
+        return integers(whole, whole.type.scale)[0]
     return comparable(whole)[0].astype(wanted, copy=False)
 
 

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,9 @@ class Streams:
         if pa.types.is_floating(last.type):
             value = float(last[0].as_py())
             return float(np.nextafter(value, -np.inf)) if np.isfinite(value) else None
+        if pa.types.is_decimal(last.type):
+            with localcontext(prec=100):
+                return last[0].as_py() - Decimal(1).scaleb(-last.type.scale)
         counted = last.view(_counted(last.type))
         before = int(counted[0].as_py()) - 1
         if before < -(2 ** (counted.type.bit_width - 1)):

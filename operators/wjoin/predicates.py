@@ -24,8 +24,9 @@ import pyarrow.compute as pc
 from matwin.attributes import common_type
 from matwin.bounds import FLOAT_LIMIT, INT_LIMIT, bare_tolerance
 from matwin.functions import UserFunction, plain_number
+from matwin.side import converted
 from matwin.storage.arrays import arrow, as_numpy
-from matwin.storage.columns import Bools, comparable, is_numeric, is_temporal
+from matwin.storage.columns import Bools, comparable, is_measurable, is_numeric, is_temporal
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.names import listed
@@ -104,7 +105,7 @@ class _Near:
     def of(cls, key: tuple[str, ...], fields: list[pa.Field], tolerance: Any) -> _Near:
         if len(fields) != 2:
             raise InputError(f"where: {key!r}: a tolerance is for one column of each stream")
-        if tolerance is None or not all(is_numeric(field.type) for field in fields):
+        if tolerance is None or not all(is_measurable(field.type) for field in fields):
             raise InputError(
                 f"where: {key!r} are {fields[0].type} and {fields[1].type} with "
                 f"{shown(tolerance)}: give numbers or times with a tolerance, or a function that "
@@ -232,10 +233,10 @@ def _in_unit(data_type: pa.DataType, unit: str) -> pa.DataType:
 
 def _cast(column: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
     """A column in the type of the comparison."""
-    if column.type == wanted:
+    if column.type == wanted and not pa.types.is_decimal(wanted):
         return column
     try:
-        return column.cast(wanted)
+        return converted(column, wanted)
     except pa.ArrowInvalid as e:
         raise InputError(
             f"where: {what}: a value does not fit {wanted}, in which both are compared ({e}); cast "

@@ -19,7 +19,7 @@ from matwin.hints import did_you_mean
 from matwin.question import RESERVED
 from matwin.side import Side
 from matwin.sources import Source
-from matwin.storage.columns import is_numeric
+from matwin.storage.columns import is_measurable, is_numeric
 from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Key
@@ -60,7 +60,7 @@ class WindowQuestion:
         schemas = {name: _plain(source.schema, name) for name, source in sources.items()}
         times = _times(schemas, time)
         time_type = _common(schemas, times, "time")
-        if not is_numeric(time_type):
+        if not is_measurable(time_type):
             raise InputError(
                 f"{names[0]}: column {times[0]!r} is {time_type}; the time must be a number, a "
                 "time, a date or a duration"
@@ -188,7 +188,9 @@ def _common(schemas: Mapping[str, pa.Schema], columns: Sequence[str], what: str)
     )
     common = fields[0]
     for name, field in zip(names[1:], fields[1:], strict=True):
-        both_numbers = is_numeric(common.type) and is_numeric(field.type)
+        # Decimals are counted where they are times; as keys, they are told apart as they are.
+        test = is_measurable if what == "time" else is_numeric
+        both_numbers = test(common.type) and test(field.type)
         problem = f"{what}: {names[0]} {fields[0].name!r} is {fields[0].type} and {name} " \
             f"{field.name!r} is {field.type}"  # fmt: skip
         if both_numbers:

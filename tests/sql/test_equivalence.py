@@ -9,6 +9,7 @@ The forms of a distance are drawn as well: reversed, strict, one-sided, between,
 """
 
 from collections import Counter
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,10 @@ import matwin
 
 CASES = settings(max_examples=campaign(60, 10_000), deadline=None)
 
-KINDS = {"i": pa.int64(), "f": pa.float64(), "ts": pa.timestamp("us"), "d": pa.date32()}
+KINDS = {
+    "i": pa.int64(), "f": pa.float64(), "ts": pa.timestamp("us"), "d": pa.date32(),
+    "m": pa.decimal128(9, 2),
+}  # fmt: skip
 COLUMNS = {"rid": pa.int64(), "k": pa.int64(), "s": pa.string(), "v": pa.int64(), **KINDS}
 
 
@@ -36,6 +40,8 @@ def value(kind: str, number: int | None) -> Any:
         return number / 2
     if kind == "ts":
         return number * 500_000
+    if kind == "m":
+        return Decimal(number) / 4
     return f"s{number % 3}" if kind == "s" else number
 
 
@@ -44,7 +50,7 @@ def tables(draw: st.DrawFn, name: str) -> pa.Table:
     size = draw(st.integers(0, 9))
     numbers = st.one_of(st.none(), *[st.integers(-4, 8)] * 6)
     columns: dict[str, Any] = {"rid": list(range(size))}
-    for kind in ("i", "f", "ts", "d"):
+    for kind in KINDS:
         columns[kind] = [value(kind, draw(numbers)) for _ in range(size)]
     columns["k"] = [draw(st.one_of(st.none(), *[st.integers(0, 2)] * 5)) for _ in range(size)]
     columns["s"] = [value("s", draw(numbers)) for _ in range(size)]
@@ -59,7 +65,7 @@ def amount(kind: str, number: int) -> str:
         return f"interval '{number * 500} milliseconds'" if number >= 0 else (
             f"-interval '{-number * 500} milliseconds'"
         )  # fmt: skip
-    return str(number / 2) if kind == "f" else str(number)
+    return str({"f": number / 2, "m": Decimal(number) / 4}.get(kind, number))
 
 
 @st.composite
@@ -74,7 +80,7 @@ def distances(
     gt = lt.replace("<", ">")
     # DuckDB has no abs of an interval, and no negative literal of one.
     plain = {"ts": f"epoch_us({x}) - epoch_us({y})", "d": f"({x} - {y})"}.get(kind, f"{x} - {y}")
-    unit = {"ts": 500_000, "f": 0.5}.get(kind, 1)
+    unit: Any = {"ts": 500_000, "f": 0.5, "m": Decimal("0.25")}.get(kind, 1)
     forms = [
         (f"abs({x} - {y}) {lt} {amount(kind, far)}", f"abs({plain}) {lt} {far * unit}"),
         (f"{amount(kind, far)} {gt} abs({x} - {y})", f"abs({plain}) {lt} {far * unit}"),
@@ -84,7 +90,7 @@ def distances(
             f"{plain} between {lo * unit} and {hi * unit}",
         ),
     ]
-    if shifted and kind in ("i", "ts", "d"):
+    if shifted and kind in ("i", "ts", "d", "m"):
         forms += [
             (
                 f"{x} between {y} - {amount(kind, far)} and {y} + {amount(kind, hi)}",
@@ -241,7 +247,7 @@ def test_range_joins(query: tuple[str, str], a: pa.Table, b: pa.Table) -> None:
 
 @st.composite
 def asofs(draw: st.DrawFn) -> str:
-    kind = draw(st.sampled_from(["i", "ts", "d", "f"]))
+    kind = draw(st.sampled_from(list(KINDS)))
     sign = draw(st.sampled_from(["<", "<=", ">", ">="]))
     order = draw(st.sampled_from([f"a.{kind} {sign} b.{kind}", f"b.{kind} {sign} a.{kind}"]))
     key = draw(st.sampled_from(["", "a.k = b.k and ", "b.s = a.s and "]))
@@ -263,9 +269,9 @@ def test_asof_joins(query: str, a: pa.Table, b: pa.Table) -> None:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[str, str]:
-    kind = draw(st.sampled_from(["i", "ts", "f"]))
+    kind = draw(st.sampled_from(["i", "ts", "f", "m"]))
     names = ["a", "b", "c"][: draw(st.integers(2, 3))]
-    unit = {"ts": 500_000, "f": 0.5}.get(kind, 1)
+    unit: Any = {"ts": 500_000, "f": 0.5, "m": Decimal("0.25")}.get(kind, 1)
 
     def apart(x: str, y: str) -> str:
         return (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -282,8 +283,18 @@ def _end(limits: Range, side: int, data_type: pa.DataType) -> tuple[Any, bool]:
         unit = unit_nanoseconds(data_type)
         whole = round_inward(length / unit) * unit
         return shown_time(Fraction(whole)), is_open and whole == length
-    whole, inward = round_inward(end.value), 1 if side == 0 else -1
-    return (whole + inward if is_open and whole == end.value else whole), False
+    inward = 1 if side == 0 else -1
+    length = end.value * _counts_in_one(data_type)
+    whole = round_inward(length)
+    whole += inward if is_open and whole == length else 0
+    if pa.types.is_decimal(data_type):
+        return Decimal(whole).scaleb(-data_type.scale), False
+    return whole, False
+
+
+def _counts_in_one(data_type: pa.DataType) -> Fraction:
+    """How many of what a column counts in make 1."""
+    return Fraction(10) ** (data_type.scale if pa.types.is_decimal(data_type) else 0)
 
 
 def admits_nothing(limits: Range, data_type: pa.DataType) -> bool:
@@ -292,14 +303,16 @@ def admits_nothing(limits: Range, data_type: pa.DataType) -> bool:
         return True
     if not limits.is_bounded or pa.types.is_floating(data_type):
         return False
-    unit = unit_nanoseconds(data_type) if is_temporal(data_type) else 1
+    unit: Fraction = 1 / _counts_in_one(data_type)
+    if is_temporal(data_type):
+        unit = Fraction(unit_nanoseconds(data_type))
     lo, hi = (_counted(end, unit) for end in (limits.lo, limits.hi))
     first = math.floor(lo) + 1 if limits.is_open[0] else math.ceil(lo)
     last = math.ceil(hi) - 1 if limits.is_open[1] else math.floor(hi)
     return first > last
 
 
-def _counted(end: Amount | None, unit: int) -> Fraction:
+def _counted(end: Amount | None, unit: Fraction) -> Fraction:
     """An end in units of a column; a number on a date is days."""
     assert end is not None
     is_days = unit > 1 and not end.is_time

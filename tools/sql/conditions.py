@@ -17,7 +17,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from matwin.attributes import common_type, keys_of
-from matwin.storage.columns import is_numeric
+from matwin.storage.columns import is_measurable
+from matwin.storage.decimals import digits_of
 from matwin.storage.encodings import plain_type
 from matwin.storage.errors import InputError
 
@@ -26,6 +27,8 @@ from .dialect import span_of
 from .errors import Place
 from .recognise import Distance, Ref, conjuncts, distance_of
 
+DIGITS_MAX = 18
+"""Numbers of so many digits fit 64 bits."""
 Owner = Callable[[exp.Column], Ref | None]
 VOLATILE = frozenset(
     {"random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval",
@@ -124,7 +127,7 @@ def is_comparable(limits: Range, left: pa.Field, right: pa.Field) -> bool:
 def compared_as(left: pa.Field, right: pa.Field) -> pa.DataType | None:
     """The type in which two columns have a distance; None where they have none."""
     ours, theirs = (one.with_type(plain_type(one.type)) for one in (left, right))
-    if not (is_numeric(ours.type) and is_numeric(theirs.type)):
+    if not (is_measurable(ours.type) and is_measurable(theirs.type)):
         return None
     try:
         return common_type(ours, theirs)
@@ -151,11 +154,29 @@ def is_alike(distance: Distance, left: pa.Field, right: pa.Field) -> bool:
     tests = pa.types
     if tests.is_integer(ours) and tests.is_integer(theirs):
         return not _mixes_signs(ours, theirs)
+    if tests.is_decimal(ours) or tests.is_decimal(theirs):
+        return _fit_together(ours, theirs)
     if ours == theirs == pa.float64():
         return not distance.is_shifted
     if tests.is_timestamp(ours) and tests.is_timestamp(theirs):
         return not (distance.is_shifted and ours.tz is not None and _is_days(distance.limits))
     return bool(tests.is_date32(ours) and tests.is_date32(theirs))
+
+
+def _fit_together(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether all values of two types of decimals fit 64 bits with as many digits as either has;
+    those that don't are refused, which DuckDB would not do."""
+    types = [left, right]
+    if not all(pa.types.is_decimal(one) or pa.types.is_integer(one) for one in types):
+        return False
+    digits = max(map(digits_of, types))
+    return all(_whole_digits(one) + digits <= DIGITS_MAX for one in types)
+
+
+def _whole_digits(data_type: pa.DataType) -> int:
+    if pa.types.is_decimal(data_type):
+        return int(data_type.precision - data_type.scale)
+    return len(str(2**data_type.bit_width))
 
 
 def _mixes_signs(left: pa.DataType, right: pa.DataType) -> bool:

@@ -322,6 +322,8 @@ class Planner:
         name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
         spec = stream_spec(self.text, function)
         if spec is not None:
+            if not self.target.has_cuts:
+                raise spec.not_cut(table.alias)
             source = self._source_of_stream(spec, function)
             self._scan(table, spec.source, source, names_in(self.tree), spec.checked(source.schema))
         elif name.lower() not in FUNCTIONS:

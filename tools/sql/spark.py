@@ -3,8 +3,9 @@
     spark.table(name), DataFrames by keyword ──▶ the same planner ──▶ matwin.spark's joins
                                                                  └──▶ spark.sql over temporary views
 
-No row is read here but what the joins' look at the data takes.  Left out: files in quotes, and what
-Spark SQL has no words for: as-of joins of other forms than ours, DuckDB's own functions.
+No row is read here but what the joins' look at the data takes.  Left out: files in quotes,
+streams that are cut into chunks, and what Spark SQL has no words for: as-of joins of other forms
+than ours, DuckDB's own functions.
 """
 
 from __future__ import annotations
@@ -71,7 +72,13 @@ def run_on_spark(
     catalog = SparkCatalog(frames, session=spark, make=Frame.of)
     run = _Run(spark, dict(options or {}))
     target = Target(
-        run.describe, spark_quoted, "abs", run.prefix, names_result=False, has_asof=False
+        run.describe,
+        spark_quoted,
+        "abs",
+        run.prefix,
+        names_result=False,
+        has_asof=False,
+        has_cuts=False,
     )
     planner = Planner(parsed(text, catalog.columns), catalog, text, target)
     run.planner = planner

@@ -66,6 +66,18 @@ class StreamSpec:
         """The error that says `message` of the cut."""
         return wrong(self.text, message, self.at)
 
+    def not_cut(self, alias: str) -> InputError:
+        """The refusal of an engine that runs a query over whole tables."""
+        whole = f"{self.source} {alias}" if alias and alias != self.source else self.source
+        bucket = "60 seconds" if self.kind != "every" or not self.is_time else (
+            f"{shown_number(self.width / UNITS['second'])} seconds"
+        )  # fmt: skip
+        return self.wrong(
+            f"a query on Spark is over whole tables, and not {self.shown}: write from {whole}, and "
+            f"for an answer of each stretch group by window({self.column or 'ts'}, '{bucket}'); "
+            "chunk by chunk it is run by matwin.sql and matwin.continuous_query"
+        )
+
     @property
     def shown(self) -> str:
         """The cut, for people."""

@@ -32,6 +32,8 @@ class Target:
     """Whether the names and types of the result are asked for beforehand."""
     has_asof: bool = True
     """Whether it runs as-of joins that are not for us."""
+    has_cuts: bool = True
+    """Whether a query may be run chunk by chunk."""
 
 
 DUCKDB = Target(describe, quoted, ABS)

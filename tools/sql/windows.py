@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -299,7 +300,7 @@ class WindowChooser:
             found = tolerance(limits, common)
         except InputError:
             return None
-        is_plain = isinstance(found, int | float | str | tuple)
+        is_plain = isinstance(found, int | float | Decimal | str | tuple)
         return Attribute(*pair, limits, found) if is_plain else None
 
     def _functions(
