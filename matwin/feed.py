@@ -24,7 +24,7 @@ from matwin.storage.units import Counts
 
 from .finality import DONE
 from .frontier import frontier_of, punctuation_key
-from .report import SideReport
+from .report import SideReport, visitors_of
 from .row_groups import descend
 from .side import Side
 from .sizes import column_bytes, plain_bytes
@@ -64,6 +64,7 @@ class Feed:
         self.side = side
         self.report = report
         report.rows_expected = source.rows_hint
+        report.visitors = visitors_of(source)
         self.is_live = isinstance(source, Stream) and source.is_live
         self._order = source.order if isinstance(source, Stream) else None
         self._late = source.late if isinstance(source, Stream) else "error"

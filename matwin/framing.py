@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -102,9 +104,13 @@ class Framer(ABC):
         """Whether frames need what came before them, so that reading can't begin with one."""
         return False
 
-    @abstractmethod
     def add(self, data: bytes) -> list[Frame]:
-        """What has come whole with these bytes."""
+        """What has come whole with these bytes, and can be read."""
+        return list(self.each(data))
+
+    @abstractmethod
+    def each(self, data: bytes) -> Iterator[Frame]:
+        """The same; what stands before something that can't be read is given first."""
 
     @abstractmethod
     def finish(self) -> list[Frame]:
@@ -137,8 +143,18 @@ class JsonFramer(Framer):
     def has_half(self) -> bool:
         return self._lines.rest_bytes > 0
 
-    def add(self, data: bytes) -> list[Frame]:
-        return self._frames(self._lines.add(data))
+    def each(self, data: bytes) -> Iterator[Frame]:
+        texts, number = self._lines.add(data), self._lines.number
+        try:
+            found = self._frames(texts)
+        except InputError:
+            if len(texts) == 1:
+                raise
+            self._lines.number = number
+            for text in texts:
+                yield from self._frames([text])
+            return
+        yield from found
 
     def finish(self) -> list[Frame]:
         last = self._lines.finish()
@@ -185,19 +201,29 @@ class CsvFramer(Framer):
         super().seek(place, line)
         self._forget()
 
-    def add(self, data: bytes) -> list[Frame]:
+    def each(self, data: bytes) -> Iterator[Frame]:
         first, whole = self._records.cut(data)
         if self._names is None and first:  # the header by itself: the rest is parsed below it
             self._head(b"".join([*self._rest, data[:first]]))
             self._forget()
-            return self.add(data[first:]) if data[first:] else []
+            yield from self.each(data[first:]) if data[first:] else ()
+            return
         text = b"".join([*self._rest, data[:whole]]) if whole else b""
         if whole:
             self._rest, self._rest_bytes = [], 0
         self._rest.append(data[whole:])
         self._rest_bytes += len(data) - whole
         check_length(self._rest_bytes, self.line + text.count(b"\n") + 1, self.where)
-        return self._frames(text) if text else []
+        try:
+            found = self._frames(text) if text else []
+        except InputError:
+            ends = Records(self._delimiter).ends(text).tolist()
+            if len(ends) < 2:
+                raise
+            for begin, end in pairwise([0, *ends]):
+                yield from self._frames(text[begin:end])
+            return
+        yield from found
 
     def finish(self) -> list[Frame]:
         text = b"".join(self._rest)
@@ -293,16 +319,19 @@ class ArrowFramer(Framer):
         self._data = self._dictionaries = b""  # a linked frame is not a place to begin
         self.is_over = False
 
-    def add(self, data: bytes) -> list[Frame]:
+    def each(self, data: bytes) -> Iterator[Frame]:
         if self.is_over:
             raise InputError(f"{self.where}: at byte {self.place} it goes on after its end")
         self._data += data
-        frames: list[Frame] = []
         at = 0
-        while (end := self._next(at, frames)) > at:
+        while True:
+            frames: list[Frame] = []
+            end = self._next(at, frames)
+            yield from frames
+            if end == at:
+                break
             at = end
         self._data = self._data[at:]
-        return frames
 
     def finish(self) -> list[Frame]:
         if self._data:

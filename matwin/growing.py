@@ -242,6 +242,8 @@ class Growing(Source):
     switch: Switch
 
     comes_live: ClassVar[bool] = True
+    is_validated: ClassVar[bool] = False
+    """Whether the pieces are validated already."""
 
     @property
     def cursor(self) -> object:
@@ -268,7 +270,8 @@ class Growing(Source):
                 if piece is None:
                     yield None
                     continue
-                rows = validated(piece if columns is None else piece.select(columns), self.name)
+                rows = piece if columns is None else piece.select(columns)
+                rows = rows if self.is_validated else validated(rows, self.name)
                 yield from sliced(rows, self.share.portion_bytes)
 
     def drain(self) -> None:

@@ -13,6 +13,24 @@ from typing import Any
 
 
 @dataclass(slots=True)
+class Visitors:
+    """Those who have connected to a source that listens."""
+
+    refused: int = 0
+    """Connections that ended, or broke the format, without a whole row."""
+    broken: int = 0
+    """Those that broke off after rows."""
+    halves: int = 0
+    """Rows that were left out because their peer died in the middle of them."""
+
+
+def visitors_of(source: object) -> Visitors | None:
+    """The visitors of a source, or of the source of a stream; None where nobody can come."""
+    found: Visitors | None = getattr(getattr(source, "source", source), "visitors", None)
+    return found
+
+
+@dataclass(slots=True)
 class SideReport:
     """One side's rows: `late` were dropped, `rejected` have a null, NaN or infinity to join by."""
 
@@ -21,6 +39,8 @@ class SideReport:
     late: int = 0
     rejected: int = 0
     rows_expected: int | None = None
+    visitors: Visitors | None = field(default=None, repr=False, compare=False)
+    """Of a source that listens, counted as they come."""
 
     def check(self) -> None:
         """Raise `AssertionError` unless no row is lost."""

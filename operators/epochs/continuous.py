@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from matwin.inbox import Bell
-from matwin.report import Report
+from matwin.report import Report, Visitors, visitors_of
 from matwin.result import Result
 from matwin.storage.errors import StoreError
 from matwin.storage.store import Store
@@ -57,6 +57,8 @@ class EpochReport:
     """Rows of each stream that have come too late, since the beginning."""
     rejected: dict[str, int] = field(default_factory=dict)
     """Rows without a value to cut by, since the beginning."""
+    visitors: dict[str, Visitors] = field(default_factory=dict)
+    """Of streams that listen, whose connections were refused or broke off, since the start."""
     rows_out: int = 0
     seconds_after_cut: float = 0.0
     """From the last row of the chunk to the result."""
@@ -103,6 +105,8 @@ class Status:
     late: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
     """As in `EpochReport`, and those that came after the last epoch."""
+    visitors: dict[str, Visitors] = field(default_factory=dict)
+    """As in `EpochReport`, counted as they come."""
     state_rows: int = 0
     state_bytes: int = 0
     seconds_after_cut: float = 0.0
@@ -142,6 +146,8 @@ class ContinuousQuery:
         self.status = Status(
             self._notes.epoch, self._notes.bounds, self._notes.rows_in, self._notes.rows_out
         )
+        known = {name: visitors_of(capture.inner) for name, capture in captures.items()}
+        self.status.visitors = {name: each for name, each in known.items() if each is not None}
 
     # ── the caller's side ────────────────────────────────────────────────────────────────────
 
@@ -317,6 +323,7 @@ class ContinuousQuery:
     def _note(self, report: EpochReport) -> None:
         self._count()
         report.late, report.rejected = self.status.late, self.status.rejected
+        report.visitors = {name: replace(each) for name, each in self.status.visitors.items()}
         report.state_rows = sum(w.held_rows for w in self._windows.values())
         report.state_bytes = self._store.file.file_bytes
         status, notes = self.status, self._notes

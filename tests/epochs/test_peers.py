@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,6 +28,7 @@ from hypothesis import strategies as st
 import matwin
 from matwin.inbox import Bell, Inbox
 from matwin.peers import Peers
+from matwin.report import Visitors
 from matwin.storage.errors import InputError
 
 FORMATS = ["jsonl", "csv", "arrow"]
@@ -53,6 +57,8 @@ def test_rows_are_the_same_however_they_are_sent(
             data = data[length:]
             found += there(items)
         peer.sendall(data)
+    if not count:
+        source.drain()  # nobody can tell who says nothing from somebody else
     assert found + listed(items) == rows
 
 
@@ -92,6 +98,147 @@ def test_hostile_lines_are_named_with_their_peer() -> None:
         peer.sendall(b'{"t": 1}\n{"t": "one"}\n')
         with pytest.raises(InputError, match=r"feed: peer .*: line 2: column 't' is 'one'"):
             listed(source.items())
+
+
+POST = (
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\n"
+    b'{"t": 7}\n'
+)
+STRAYS = {
+    "nothing": b"", "a web page's POST": POST, "GET": b"GET / HTTP/1.1\r\n\r\n",
+    "TLS": bytes.fromhex("1603010200010001fc0303") + bytes(range(200)), "a blank": b" ",
+    "half a row": b'{"t": 1, "x"', "another header": b"time,k\n1,2\n", "zeros": bytes(64),
+    "an Arrow file": b"ARROW1\x00\x00" + bytes(32),
+}  # fmt: skip
+
+
+def come(source: Peers, data: bytes, *, is_reset: bool = False) -> None:
+    """Connect, say something, and go."""
+    with socket.create_connection(source.address) as peer:
+        peer.sendall(data)
+        if is_reset:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def refused(source: Peers, items: Iterator[object], count: int) -> None:
+    """Look until so many have been refused; no row comes meanwhile."""
+    assert source.visitors is not None
+    while source.visitors.refused < count:
+        assert next(items) is None
+
+
+@pytest.mark.parametrize("peers", ["one", "all"])
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_stray_connection_ends_nothing(format: str, peers: Any, is_reset: bool) -> None:
+    source = matwin.listen(":0", schema=SCHEMA, format=format, peers=peers)
+    items = source.items()
+    silent = [socket.create_connection(source.address) for _ in range(3)]  # holds nobody up
+    for number, data in enumerate(STRAYS.values()):
+        come(source, data, is_reset=is_reset)
+        refused(source, items, number + 1)
+    come(source, written(some_rows(4), format))
+    found = wait_for(items, 4)
+    if peers == "all":
+        for number, data in enumerate(STRAYS.values(), start=len(STRAYS)):
+            come(source, data, is_reset=is_reset)
+            refused(source, items, number + 1)
+        come(source, written(some_rows(4, first=4), format))
+        found += wait_for(items, 4)
+        source.drain()
+    assert found + listed(items) == some_rows(8 if peers == "all" else 4)
+    assert source.visitors is not None and source.visitors.broken == 0
+    for each in silent:
+        each.close()
+
+
+def send(peer: socket.socket, data: bytes) -> None:
+    with suppress(OSError):  # it may have been closed on us
+        peer.sendall(data)
+
+
+def look(items: Iterator[Any], found: list[object]) -> None:
+    """Add what is there now, also where an error follows."""
+    for item in items:
+        if item is None:
+            return
+        found += item.to_pylist()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(st.integers(1, 6), st.lists(st.integers(1, 400), max_size=5), st.booleans())
+@settings(max_examples=15, deadline=None)
+def test_a_peer_that_breaks_after_rows(
+    format: str, count: int, lengths: list[int], is_half: bool
+) -> None:
+    """What it gave whole counts however it was sent; with one peer what follows is an error."""
+    rows = some_rows(count)
+    whole = written(some_rows(count + 1), format)
+    good = written(rows, format)
+    if format == "arrow":
+        good = good.removesuffix(b"\xff" * 4 + bytes(4))  # without its end
+    bad = b"\xff" * 3 + b"\n" if format != "arrow" else b"ARROW1" + bytes(34)
+    if format == "arrow" and count % 2:  # a batch with a text that is none
+        text = some_rows(1, first=count)[0]["k"].encode()
+        before, _, after = whole[len(good) :].rpartition(text)
+        bad = before + b"\xff" * len(text) + after
+    bad = whole[len(good) : len(good) + 5] if is_half else bad
+    for peers in ("one", "all"):
+        source = matwin.listen(":0", schema=SCHEMA, format=format, peers=peers)  # type: ignore[arg-type]
+        items, data, is_error = source.items(), good + bad, False
+        found: list[object] = []
+        try:
+            with socket.create_connection(source.address) as peer:
+                for length in lengths:
+                    send(peer, data[:length])
+                    data = data[length:]
+                    look(items, found)
+                send(peer, data)
+            while source.visitors is not None and not source.visitors.broken:
+                look(items, found)
+        except InputError as e:
+            is_error = bool(re.match(r"port :0: peer 127.0.0.1:\d+: ", str(e)))
+        assert found == rows
+        assert is_error is (peers == "one")
+        if peers == "one":
+            continue
+        come(source, written(some_rows(2), format))
+        assert wait_for(items, 2) == some_rows(2)
+        source.drain()
+        assert listed(items) == []
+        assert source.visitors is not None
+        assert (source.visitors.refused, source.visitors.broken) == (0, 1)
+        assert source.visitors.halves == int(is_half)
+
+
+def test_too_many_visitors() -> None:
+    """The first who came is refused; whoever has rows comes in all the same."""
+    source = matwin.listen(":0", schema=SCHEMA)
+    items = source.items()
+    many = []
+    for _ in range(3):
+        many += [socket.create_connection(source.address) for _ in range(50)]
+        assert next(items) is None
+    come(source, written(some_rows(3), "jsonl"))
+    assert wait_for(items, 3) + listed(items) == some_rows(3)
+    assert source.visitors is not None and source.visitors.refused > 0
+    for each in many:
+        each.close()
+
+
+def test_visitors_are_counted_in_the_reports() -> None:
+    left = matwin.listen(":0", schema=SCHEMA, peers="all")
+    report = matwin.Report()
+    right = pa.table({"t": [0, 1, 2]})
+    for data in (POST, b"", written(some_rows(3), "jsonl"), b'{"t": 5}\n{"t": '):
+        come(left, data)
+    left.drain()
+    found = matwin.epsilon_join(left, right, on={"t": 0}, report=report).to_arrow()
+    assert found.num_rows == 3
+    assert report.left.visitors == Visitors(refused=2, broken=1, halves=1)
+    assert report.right.visitors is None
+    assert report.as_dict()["left"]["visitors"]["refused"] == 2
+    report.check()
 
 
 def test_connecting_to_a_server() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import re
+import select
+import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,14 @@ from matwin.operators.epochs.continuous import Status
 from matwin.storage.errors import StoreError
 from matwin.text import escaped
 from matwin.tools.query.board import EPOCHS_MAX, RESULTS_MAX, ROWS_MAX, Board
-from matwin.tools.query.server import Address, StatusServer, is_ours, whole_page
+from matwin.tools.query.server import (
+    CONNECTIONS_MAX,
+    QUEUE_MAX,
+    Address,
+    StatusServer,
+    is_ours,
+    whole_page,
+)
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "status-screenshots"
 WIDTHS = (390, 768, 1920)
@@ -93,6 +103,47 @@ def test_a_slow_reader_of_the_page_holds_nobody_up(tmp_path: Path) -> None:
             each.close()
 
 
+LISTENS = """
+[sources.a]
+listen = ":{port}"
+peers = "all"
+schema = {{t = "int64", k = "string"}}
+[cut]
+every = 10
+on = "t"
+[query]
+sql = "SELECT k, count(*) AS n FROM a GROUP BY k ORDER BY k"
+"""
+
+
+def test_connections_that_come_to_nothing_are_counted(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "listens.toml").write_text(LISTENS.format(port=port), encoding="utf-8")
+    words = ("query", "listens.toml", "--status", ":0")
+    with jobs.running(tmp_path, *words) as child, chromium() as browser:
+        found = re.fullmatch(r"status page: (http://127\.0\.0\.1:\d+/)\n", child.stderr.readline())
+        assert found is not None
+        post = urllib.request.Request(f"http://127.0.0.1:{port}/", data=b'{"t": 1}\n')
+        with pytest.raises(OSError):  # a web page's POST gets no answer
+            urllib.request.urlopen(post, timeout=20)
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(b'{"t": 1, "k": "x"}\n{"t": 11, "k": "y"}\n{"t"')
+        assert [child.stdout.readline() for _ in range(2)][1] == '1,"x",1\n'
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        watch = Watch()
+        watch.listen(page)
+        page.goto(found[1])
+        page.wait_for_selector("text=1 broken off after rows", timeout=20_000)
+        assert "Connections1 refused1 broken off after rows" in page.text_content("#tiles")
+        assert watch.faults == []
+        counts = asked(found[1])["status"]["connections"]
+        assert counts == {"a": {"refused": 1, "broken": 1, "halves": 1}}
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 130
+        assert "a: 1 connections refused, which gave no row, 1 broken off" in child.stderr.read()
+
+
 # ── the server ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -111,6 +162,31 @@ def fetched(server: StatusServer, path: str, method: str = "GET", **headers: str
     body = answer.read()
     connection.close()
     return answer, body
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHos"])
+def test_half_open_requests_delay_nobody(server: StatusServer, said: bytes) -> None:
+    """They come at once, as from a browser gone wild: the kernel must hold them until they are
+    taken, and of too many that say nothing the oldest goes."""
+    assert QUEUE_MAX > CONNECTIONS_MAX
+    host, _, port = server.url.removeprefix("http://").rstrip("/").rpartition(":")
+    held = []
+    for _ in range(CONNECTIONS_MAX + 100):
+        each = socket.socket()
+        each.setblocking(False)
+        assert each.connect_ex((host, int(port))) in (0, errno.EINPROGRESS)
+        held.append(each)
+    # Each has its connection at once; one that the kernel has left out would try again in a second.
+    _, writable, _ = select.select([], held, [], 0.5)
+    assert len(writable) == len(held)
+    for each in held:
+        with suppress(OSError):
+            each.send(said)
+    for _ in range(3):
+        assert fetched(server, "/status.json")[0].status == 200
+    assert len(server._server.held) <= CONNECTIONS_MAX  # type: ignore[attr-defined]
+    for each in held:
+        each.close()
 
 
 def test_what_is_served(server: StatusServer) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ class Board:
         named = {name: escaped(name) for name in about["rows_in"]}
         rows = {named[name]: count for name, count in about["rows_in"].items()}
         bounds = escaped(brief(about["bounds"]))
+        about = {name: value for name, value in about.items() if name != "connections"}
         new = {**about, "rows_in": rows, "bounds": bounds, "at": time.time()}
         self._epochs = (*self._epochs, new)[-EPOCHS_MAX:]
 
@@ -82,6 +84,9 @@ class Board:
                 "seconds_after_cut": status.seconds_after_cut,
                 "lag_seconds": status.lag_seconds,
                 "began_at": status.began_at,
+                "connections": {
+                    escaped(name): asdict(each) for name, each in status.visitors.items()
+                },
             },
             "epochs": self._epochs,
             "results": self._results,

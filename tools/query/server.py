@@ -29,7 +29,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from socketserver import TCPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from matwin.storage.errors import InputError, StoreError
 
@@ -38,6 +38,11 @@ from .board import Board
 LOOPBACK = "127.0.0.1"
 SECONDS_MAX = 10
 """How long a request may take to come."""
+CONNECTIONS_MAX = 128
+"""So many have a thread; one more, and the oldest goes, which has said nothing for so long."""
+QUEUE_MAX = 1024
+"""Connections that the kernel holds until they are taken: with its usual five, the sixth at once
+would try again after a second, then three, then seven."""
 _POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -112,12 +117,32 @@ def _server(family: socket.AddressFamily, address: Address, board: Board) -> Thr
     class Server(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
+        request_queue_size = QUEUE_MAX
         block_on_close = False  # a browser that holds its connection holds nobody up
+        held: ClassVar[dict[Any, None]] = {}
+        lock: ClassVar[threading.Lock] = threading.Lock()
 
         def server_bind(self) -> None:
             """Without asking name servers what this machine is called."""
             TCPServer.server_bind(self)
             self.server_name, self.server_port = str(self.server_address[0]), 0
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            """In a thread of its own; of too many that wait, the oldest goes."""
+            with self.lock:
+                self.held[request] = None
+                oldest = next(iter(self.held)) if len(self.held) > CONNECTIONS_MAX else None
+                self.held.pop(oldest, None)
+            if oldest is not None:
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            """It has been answered, or has come to nothing."""
+            with self.lock:
+                self.held.pop(request, None)
+            super().shutdown_request(request)
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that goes away is no news."""

@@ -9,10 +9,13 @@ import json
 import re
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from matwin.operators.epochs.continuous import Epoch, Status
+from matwin.report import Visitors
 from matwin.storage.units import format_size
 from matwin.text import cut, escaped
 
@@ -137,6 +140,7 @@ def epoch_json(epoch: Epoch, status: Status) -> dict[str, Any]:
         "rows_out": report.rows_out,
         "late": report.late,
         "rejected": report.rejected,
+        **_visitors(report.visitors),
         "seconds": round(report.seconds, 6),
         "seconds_after_cut": round(report.seconds_after_cut, 6),
         "seconds_commit": round(report.seconds_commit, 6),
@@ -146,6 +150,11 @@ def epoch_json(epoch: Epoch, status: Status) -> dict[str, Any]:
         "is_replayed": epoch.is_replayed,
         "is_partial": epoch.is_partial,
     }
+
+
+def _visitors(found: Mapping[str, Visitors]) -> dict[str, Any]:
+    """Connections that came to nothing, of streams that listen."""
+    return {"connections": {name: asdict(each) for name, each in found.items()}} if found else {}
 
 
 def summary(status: Status, epochs: int, last: Epoch | None, seconds: float, state: Any) -> str:
@@ -161,6 +170,10 @@ def summary(status: Status, epochs: int, last: Epoch | None, seconds: float, sta
         if late or rejected:
             lines.append(f"{escaped(name)}: {late:,} rows late, {rejected:,} without a value to "
                          "cut by, since the beginning")  # fmt: skip
+    for name, each in status.visitors.items():
+        if each.refused or each.broken:
+            lines.append(f"{escaped(name)}: {each.refused:,} connections refused, which gave no "
+                         f"row, {each.broken:,} broken off after rows")  # fmt: skip
     return "\n".join(lines)
 
 

@@ -52,6 +52,15 @@ function rates(told, before) {
             (told.status.rows_out - before.status.rows_out) / seconds];
 }
 
+// Of streams that listen: who has come and given nothing, or broken off.
+function connections(status) {
+    const each = Object.values(status.connections);
+    if (!each.length) return [];
+    const refused = total(each.map((one) => one.refused));
+    const broken = total(each.map((one) => one.broken));
+    return [["Connections", short(refused) + " refused", short(broken) + " broken off after rows"]];
+}
+
 function tiles(told, before) {
     const status = told.status, rate = rates(told, before);
     const each = (at) => rate ? short(Math.max(rate[at], 0)) + " a second" : "";
@@ -68,6 +77,7 @@ function tiles(told, before) {
         ["State", bytes(status.state_bytes), short(status.state_rows) + " rows"],
         ["Open chunk", short(status.open_rows) + " rows", short(status.waiting_rows) + " wait"],
         ["Left out", short(late + rejected), short(late) + " late, " + short(rejected) + " rejected"],
+        ...connections(status),
     ], "tile");
 }
 
