@@ -125,5 +125,5 @@ def reading(file: File, where: str) -> Iterator[None]:
         yield
     except MatwinError:
         raise
-    except (pa.ArrowException, OSError, ValueError, EOFError) as e:
+    except (pa.ArrowException, OSError, ValueError, EOFError, OverflowError) as e:
         raise InputError(f"{where}: {file.explained(first_line(e))}") from e

@@ -25,7 +25,7 @@ from .csv_file import Csv, Tsv
 from .file import COMPRESSED, File
 from .hints import did_you_mean
 from .ipc import batches as ipc_batches
-from .ipc import can_be_cut, largest_batch
+from .ipc import can_be_cut, check_schema, largest_batch
 from .ipc_layout import is_little_endian, is_stream
 from .parquet import Reader, described, row_groups
 from .places import Place
@@ -73,6 +73,8 @@ class Ipc(File):
 
     def described(self) -> File:
         schema = next(self._opened(None))
+        with self.place.bytes() as get:
+            check_schema(get, self.size, schema)
         return replace(self, schema=schema, bytes_hint=self.size)
 
     def batches(self, columns: Sequence[str], share: ReadShare) -> Iterator[pa.RecordBatch]:
@@ -82,10 +84,15 @@ class Ipc(File):
             if is_cut and is_little_endian(get, self.size):
                 yield from ipc_batches(get, self.size, schema, columns, share, self.path)
                 return
-            self._check_size(largest_batch(get, self.size), share)
+            largest, rows = largest_batch(get, self.size, schema, share, self.path)
+        self._check_size(largest, share)
         batches = self._opened(columns)
         next(batches)
-        yield from batches
+        for batch in batches:
+            rows -= batch.num_rows
+            yield batch
+        if rows:
+            raise ValueError(f"{rows} rows fewer were read than its batches say")
 
     def _check_size(self, largest: int, share: ReadShare) -> None:
         if largest > share.whole_bytes:

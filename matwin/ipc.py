@@ -25,7 +25,19 @@ import pyarrow as pa
 
 from matwin.storage.columns import Int64s
 
-from .ipc_layout import RECORDS, Malformed, Message, ReadAt, Records, messages, records_of
+from .ipc_check import buffer_count, check, check_places
+from .ipc_layout import (
+    RECORDS,
+    SCHEMA,
+    Malformed,
+    Message,
+    ReadAt,
+    Records,
+    is_stream,
+    messages,
+    records_of,
+    schema_message,
+)
 from .reading import ROWS_PER_BATCH
 from .shares import ReadShare
 from .sizes import BINARIES
@@ -317,24 +329,47 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file or stream whose columns can all be cut."""
     for message in messages(read_at, size):
-        if message.kind != RECORDS:
+        if message.kind == SCHEMA:
             continue
+        if message.kind != RECORDS:
+            raise Malformed(f"its message at byte {message.place} is a dictionary of no column")
         with Spill(name, share.scratch) as spill:
             batch = Batch(read_at, message, schema, names, spill)
+            batch.check()
             if batch.bytes <= share.portion_bytes:
                 yield _decoded(read_at, message, schema).select(names)
             else:
                 yield from batch.portions(share.portion_bytes)
 
 
-def largest_batch(read_at: ReadAt, size: int) -> int:
-    """The bytes of the largest batch or dictionary, unpacked; 0 where there is none."""
-    return max((_bytes(read_at, message) for message in messages(read_at, size)), default=0)
+def largest_batch(
+    read_at: ReadAt, size: int, schema: pa.Schema, share: ReadShare, name: str
+) -> tuple[int, int]:
+    """The bytes of the largest batch or dictionary, unpacked, and the rows of all batches."""
+    largest = rows = 0
+    for message in messages(read_at, size):
+        if message.kind == SCHEMA:
+            continue
+        records = records_of(message)
+        if records is None or not records.nodes:
+            raise Malformed(f"its message at byte {message.place} has neither rows nor values")
+        with Spill(name, share.scratch) as spill:
+            largest = max(largest, Body(read_at, records, spill).unpacked_bytes())
+            check_places(records)
+            if message.kind == RECORDS:
+                rows += records.rows
+                Batch(read_at, message, schema, schema.names, spill).check()
+    return largest, rows
 
 
-def _bytes(read_at: ReadAt, message: Message) -> int:
-    records = records_of(message)
-    return 0 if records is None else Body(read_at, records, Spill("")).unpacked_bytes()
+def check_schema(read_at: ReadAt, size: int, schema: pa.Schema) -> None:
+    """Refuse a file whose directory tells of other columns than its first message does."""
+    first = None if is_stream(read_at, size) else schema_message(read_at, size)
+    if first is None:
+        return
+    told = pa.ipc.read_schema(pa.py_buffer(read_at(first.place, first.body - first.place)))
+    if not told.equals(schema, check_metadata=True):
+        raise Malformed("its directory tells of other columns than its beginning")
 
 
 def _decoded(read_at: ReadAt, message: Message, schema: pa.Schema) -> pa.RecordBatch:
@@ -358,6 +393,10 @@ class Batch:
     def bytes(self) -> int:
         """What the whole batch takes in memory."""
         return self._body.unpacked_bytes()
+
+    def check(self) -> None:
+        """Refuse a batch that contradicts itself."""
+        check(self._records, self._schema, lambda at, count: self._body.stretch(at).bytes(0, count))
 
     def portions(self, portion_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows."""
@@ -391,7 +430,7 @@ class Batch:
         is_wrapped = isinstance(data_type, pa.BaseExtensionType)
         storage = data_type.storage_type if is_wrapped else data_type
         column = Column(storage, self._nulls(at), data_type if is_wrapped else None)
-        count = _buffer_count(storage)
+        count = buffer_count(storage)
         if _is_view(storage):
             count += at.views.pop(0) if at.views else 0
         for _ in range(count):
@@ -422,11 +461,3 @@ class _Place:
     views: list[int]
     node: int = 0
     buffer: int = 0
-
-
-def _buffer_count(data_type: pa.DataType) -> int:
-    if _types.is_null(data_type):
-        return 0
-    if _types.is_struct(data_type) or _types.is_fixed_size_list(data_type):
-        return 1
-    return 3 if _is_text(data_type) else 2

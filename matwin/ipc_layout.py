@@ -19,6 +19,10 @@ from typing import Any
 MAGIC = b"ARROW1"
 CODECS = {0: "lz4", 1: "zstd"}
 SCHEMA, DICTIONARY, RECORDS = 1, 2, 3
+FIRST_MESSAGE = 8
+"""Where a file's first message begins."""
+END_BYTES = 64
+"""So many zeros may fill a stream up to the end of a line."""
 METADATA_BYTES_MAX = 2**28
 
 ReadAt = Callable[[int, int], bytes]
@@ -38,6 +42,8 @@ class _Table:
 
     @classmethod
     def root(cls, data: bytes) -> _Table:
+        if len(data) < 4:
+            raise Malformed("its metadata are too short")
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def _at(self, form: str, place: int) -> int:
@@ -125,32 +131,75 @@ def is_stream(read_at: ReadAt, size: int) -> bool:
 
 
 def is_little_endian(read_at: ReadAt, size: int) -> bool:
-    """Whether numbers are as this machine has them; the first message says."""
-    message = message_at(read_at, 0 if is_stream(read_at, size) else 8)
-    return message is not None and message.header.number(0, "<h") == 0
+    """Whether numbers are as this machine has them; what tells of the columns says it."""
+    if is_stream(read_at, size):
+        message = message_at(read_at, 0)
+        columns = None if message is None else message.header
+    else:
+        columns = _directory(read_at, size)[0].table(1)
+    return columns is not None and columns.number(0, "<h") == 0
 
 
 def messages(read_at: ReadAt, size: int) -> Iterator[Message]:
-    """The messages of a stream, or a file's batches, in order, without their bodies."""
+    """The messages of a stream, or a file's dictionaries and batches, in order, without their
+    bodies."""
     if not is_stream(read_at, size):
-        yield from (_checked(message_at(read_at, place), size) for place in _blocks(read_at, size))
+        yield from _listed(read_at, size)
         return
     place = 0
     while place + 4 <= size:
         message = message_at(read_at, place)
         if message is None:
+            rest = size - place - 8
+            if rest > END_BYTES or (rest > 0 and any(read_at(place + 8, rest))):
+                raise Malformed(f"its end is said to be at byte {place}, and more follows")
             return
+        if message.kind not in ((DICTIONARY, RECORDS) if place else (SCHEMA,)):
+            raise Malformed(f"its message at byte {place} is of kind {message.kind}")
         yield _checked(message, size)
         place = message.end
 
 
-def _blocks(read_at: ReadAt, size: int) -> list[int]:
-    """Where the batches of a file begin, by the directory at its end."""
+def _listed(read_at: ReadAt, size: int) -> Iterator[Message]:
+    """The dictionaries and batches of a file, by the directory at its end, which has to list all
+    of them: they lie one behind the other."""
+    footer, end = _directory(read_at, size)
+    found = [(*block, DICTIONARY) for block in footer.structs(2, "<qi4xq")]
+    found += [(*block, RECORDS) for block in footer.structs(3, "<qi4xq")]
+    first = schema_message(read_at, size)
+    place = first.end if first is not None else min(found)[0] if found else end
+    for start, metadata_bytes, body_bytes, kind in sorted(found):
+        if start != place:
+            raise Malformed(f"its directory does not tell what is at byte {place}")
+        message = _checked(message_at(read_at, place), end)
+        told = (message.kind, message.body - place, message.body_bytes)
+        if told != (kind, metadata_bytes, body_bytes):
+            raise Malformed(f"its directory tells something else of byte {place} than is there")
+        yield message
+        place = message.end
+    if end - place >= 8 and message_at(read_at, place) is not None:
+        raise Malformed(f"its directory does not tell what is at byte {place}")
+
+
+def _directory(read_at: ReadAt, size: int) -> tuple[_Table, int]:
+    """What a file tells at its end, and where that begins."""
+    if size < FIRST_MESSAGE + 10:
+        raise Malformed("it is too short")
     (length,) = struct.unpack_from("<i", read_at(size - 10, 10))
-    if not 0 < length <= size - 10:
+    end = size - 10 - length
+    if length <= 0 or end < FIRST_MESSAGE:
         raise Malformed(f"its directory has {length} bytes")
-    footer = _Table.root(read_at(size - 10 - length, length))
-    return [place for place, _, _ in footer.structs(3, "<qi4xq")]
+    return _Table.root(read_at(end, length)), end
+
+
+def schema_message(read_at: ReadAt, size: int) -> Message | None:
+    """The message with the columns at the beginning of a file; None where there is none: Polars
+    writes something else there, which no reader needs, for the directory tells them too."""
+    try:
+        message = _checked(message_at(read_at, FIRST_MESSAGE), size)
+    except (ValueError, OSError):
+        return None
+    return message if message.kind == SCHEMA else None
 
 
 def _checked(message: Message | None, size: int) -> Message:

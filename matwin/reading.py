@@ -29,6 +29,8 @@ from .shares import ROOMY, ReadShare
 from .sizes import plain_bytes
 
 ROWS_PER_BATCH = 65536
+NESTED_MAX = 63
+"""So many levels of lists and structs Arrow writes to a file, and to a page."""
 
 AnySource = TypeVar("AnySource", bound="Source")
 
@@ -103,7 +105,8 @@ class Source(ABC):
 
 
 def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
-    """The schema that batches have once they are let in, if its columns can be told apart."""
+    """The schema that batches have once they are let in, if its columns can be told apart and be
+    put down."""
     try:
         names = schema.names
     except UnicodeDecodeError as e:
@@ -111,7 +114,34 @@ def checked_schema(schema: pa.Schema, where: str) -> pa.Schema:
     doubles = repeated(names)
     if doubles:
         raise InputError(f"{where}: column {doubles[0]!r} is there twice; rename one of them")
+    for name, data_type in zip(names, schema.types, strict=True):
+        if data_type.num_fields:
+            _check_parts(data_type, f"{where}: column {name!r}")
     return plain_schema(schema)
+
+
+def _check_parts(data_type: pa.DataType, where: str) -> None:
+    """Refuse a type whose parts Arrow can't write down, level by level."""
+    level = [data_type]
+    for _ in range(NESTED_MAX + 1):
+        found = [inner for outer in level for inner in _parts(outer, where)]
+        if not found:
+            return
+        level = found
+    raise InputError(
+        f"{where} is nested more than {NESTED_MAX} levels deep, which Arrow can't write down; "
+        "flatten it"
+    )
+
+
+def _parts(data_type: pa.DataType, where: str) -> list[pa.DataType]:
+    fields = [data_type.field(number) for number in range(data_type.num_fields)]
+    try:
+        for each in fields:
+            _ = each.name
+    except UnicodeDecodeError as e:
+        raise InputError(f"{where} has a part whose name is not UTF-8") from e
+    return [each.type for each in fields]
 
 
 def validated(rows: Any, where: str) -> Any:
