@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -180,6 +181,7 @@ class Contest:
     def best(self, found: Candidates) -> Candidates:
         """Those that nothing of their probe row dominates."""
         if self._compares:
+            found = self._told_apart(found)
             return self.kept(found.take(np.array(list(self._best_boxed(found)), np.int64)))
         return self.kept(found.take(best_of_groups(found.probe, self._plain(found))))
 
@@ -207,6 +209,23 @@ class Contest:
         keys = self._plain(found)
         groups = [found.probe, *keys.T]
         return found.take(least_of_each(groups, self._ranks(found), is_one=True))
+
+    def _told_apart(self, found: Candidates) -> Candidates:
+        """Of pairs of a row that look the same to every black box the one that the rule for ties
+        would keep, so that each is asked about once."""
+        if self.ties.end is None or not has_several(found.probe):
+            return found
+        ranks = self._ranks(found)[0].tolist()
+        keys = map(tuple, self._plain(found).tolist())
+        looks = zip(found.probe.tolist(), keys, *found.boxes, strict=True)
+        kept: dict[Any, int] = {}
+        try:
+            for at, look in enumerate(looks):
+                if ranks[at] <= ranks[kept.setdefault(look, at)]:
+                    kept[look] = at
+        except TypeError:  # values that can't be looked up, such as lists
+            return found
+        return found.take(np.sort(np.fromiter(kept.values(), np.int64, len(kept))))
 
     def settled(self, found: Candidates) -> Candidates:
         """What stays of probe rows' best candidates, now that all of them are known."""

@@ -97,3 +97,21 @@ def test_ties_take_no_room(on: dict[str, Any], ties: Any) -> None:
     assert found.to_arrow()["b"].to_pylist() == [end] * few
     assert any(decision.startswith("pages") for decision in found.report.decisions)
     assert not any("put down" in decision for decision in found.report.decisions)
+
+
+def test_ties_that_only_a_function_can_judge_take_no_room() -> None:
+    """Pairs of the same values are asked about once."""
+    asked: list[int] = []
+
+    def nearer(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+        asked.append(1)
+        return abs(one[1] - one[0]) <= abs(other[1] - other[0])
+
+    rows = 1200
+    left = pa.table({"t": [0, 0]})
+    right = pa.table({"t": [1, 2] * (rows // 2), "b": range(rows)})
+    found = matwin.bestmatch_join(
+        left, right, on={"t": 3}, orders={"t": matwin.partial_order(nearer)}, ties="last", **SMALL
+    )
+    assert found.to_arrow()["b"].to_pylist() == [rows - 2] * 2
+    assert len(asked) < rows
