@@ -171,10 +171,14 @@ class _Answer:
 
 def _connected(path: Path) -> Database:
     database = Database(path=path, memory=SINK_BYTES)
-    database.connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
-        "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
-    )
+    try:
+        database.connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
+            "(sink VARCHAR, epoch BIGINT, rows BIGINT, PRIMARY KEY (sink, epoch))"
+        )
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
@@ -219,8 +223,12 @@ class DuckDb:
             try:
                 self._insert(epoch, rows, result.rows)
                 self._database.commit()
-            except BaseException:
-                self._database.rollback()
+            except BaseException as e:
+                with suppress(Exception):  # an error of the disk has ended the transaction
+                    self._database.rollback()
+                shortage = self._open.shortage(e, f"the sink {self.told()}, epoch {epoch}")
+                if shortage is not None:
+                    raise shortage from e
                 raise
             sync_file(self._path.resolve().parent)
 

@@ -161,8 +161,7 @@ class Database:
         if said.startswith(_NO_MEMORY):
             return self._too_little(said, what)
         if said.startswith(_NO_FILE):
-            first = said.splitlines()[0].removeprefix(_NO_FILE).strip(": ")
-            return StoreError(f"{what}: DuckDB can't use {self.folder}: {first}")
+            return StoreError(f"{what}: {said.splitlines()[0].removeprefix(_NO_FILE).strip(': ')}")
         return None
 
     def meant(self, error: BaseException, what: str = "the query") -> MatwinError:

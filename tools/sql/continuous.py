@@ -63,6 +63,8 @@ class EpochSql:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._statics: Statics | None = None
+        self._runner: Runner | None = None
+        """Of the last epoch."""
 
     def check(self, windows: Windows) -> None:
         """Nothing is left to check: the plan knows its streams."""
@@ -82,7 +84,9 @@ class EpochSql:
         plan = replace(self._plan, parts=parts)
         schema, report = result_schema(plan), Report()
         options = JoinOptions(memory=windows.memory, scratch=windows.scratch)
-        runner = Runner(plan, options, report)
+        # One database for all epochs: to open one takes longer than a small epoch.
+        own = self._runner.own if self._runner is not None else None
+        self._runner = runner = Runner(plan, options, report, own=own, is_lent=True)
         return Result(schema, runner.rows(schema), report, self._explained)
 
     def _explained(self) -> str:
@@ -92,6 +96,8 @@ class EpochSql:
         """The query is over."""
         if self._statics is not None:
             self._statics.close()
+        if self._runner is not None and self._runner.own is not None:
+            self._runner.own.close()
 
 
 def _seen(part: Part, windows: Windows, statics: Statics) -> Part:

@@ -65,7 +65,10 @@ class Runner:
     failures: list[BaseException] = field(default_factory=list)
     """What went wrong in our own code while DuckDB was reading from it."""
     _has_told: bool = False
-    _own: Database | None = None
+    own: Database | None = None
+    """This query's database, where it has one."""
+    is_lent: bool = False
+    """Whether that goes on to somebody else, who closes it."""
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
@@ -179,10 +182,11 @@ class Runner:
                     )
                 yield batch
         finally:
-            if self._own is not None:
+            if self.own is not None:
                 self.report.budget_bytes = self._checked.budget_bytes
-                self._own.count(self.report)
-                self._own.close()
+                self.own.count(self.report)
+                if not self.is_lent:
+                    self.own.close()
 
     def _rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if self.plan.direct is not None:
@@ -252,17 +256,17 @@ class Runner:
         memory, scratch = self.options.get("memory"), self.options.get("scratch")
         if memory is None and scratch is None:
             return shared_database()
-        if self._own is None:
+        if self.own is None:
             budget = self._checked.budget_bytes
             if self._joins:
-                self._own = database(share_beside_joins(budget)[0], scratch, SHARE)
+                self.own = database(share_beside_joins(budget)[0], scratch, SHARE)
             else:
-                self._own = database(share_alone(budget), scratch)
-        return self._own
+                self.own = database(share_alone(budget), scratch)
+        return self.own
 
     def _sample(self) -> None:
-        if self._own is not None:
-            self._own.sample()
+        if self.own is not None:
+            self.own.sample()
 
 
 @dataclass(frozen=True)
