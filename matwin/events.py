@@ -35,7 +35,9 @@ from matwin.storage.store import Store
 LEFT_BIT = 62
 LEFT = 1 << LEFT_BIT
 """Added to a left row's number."""
-FAN_IN_MIN, FAN_IN_MAX = 12, 96
+FAN_IN, FAN_IN_MIN, FAN_IN_MAX = 20, 12, 48
+"""How many runs are merged at a time: all of them where they are few enough, else so many that
+chunks stay large, because a chunk takes 60 us: 240 runs are merged in two passes."""
 CHUNK_BYTES_MIN = 1 << 10
 SORTING = 4
 """What sorting takes, in copies of the rows: as they have gathered, as one, packed, and sorted."""
@@ -57,9 +59,10 @@ class EventRoom:
     @property
     def chunk_bytes(self) -> int:
         """Rows of one run that are read at a time."""
-        ways = FAN_IN_MAX
+        ways = FAN_IN
         if self.expected_bytes is not None:
-            ways = min(ways, max(FAN_IN_MIN, 5 * self.expected_bytes // self.run_bytes // 4))
+            runs = 5 * self.expected_bytes // self.run_bytes // 4
+            ways = max(FAN_IN_MIN, runs) if runs <= FAN_IN_MAX else FAN_IN
         return max(CHUNK_BYTES_MIN, self.merge_bytes // 2 // ways)
 
     @property

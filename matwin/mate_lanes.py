@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from matwin.storage.arrays import arrow, as_numpy
 from matwin.storage.columns import Int64s
+from matwin.storage.lanes import Lanes
 from matwin.storage.ordering import sort_order
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
@@ -167,11 +168,12 @@ def _edges(lane: Int64s, lanes: int) -> list[int]:
     return [0, *np.cumsum(np.bincount(lane, minlength=lanes)).tolist()]
 
 
-def gathered(pieces: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[Pairs]:
-    """Pairs of several pieces together."""
+def gathered(lanes: Lanes, number: int, rows_max: int) -> Iterator[Pairs]:
+    """The pairs of a lane, those of several pieces together."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    for piece in pieces:
+    at_once = max(1, rows_max // lanes.lane(number).piece_rows_max)
+    for piece in lanes.taken(number, at_once):
         waiting.append(piece)
         rows += piece.num_rows
         if rows >= rows_max:

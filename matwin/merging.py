@@ -134,6 +134,7 @@ class Merge:
         self._left = Numbered(store, "left", _numbered(left, ours, with_time=is_live))
         self._right = Numbered(store, "right", _numbered(right, theirs, with_time=False))
         self._room = budget // SHARES.rows
+        self._mates = budget // SHARES.mates
         self._gather = budget // SHARES.gather
         self._pairs_max = max(64, budget // SHARES.pairs // 16)
         need.check()
@@ -196,6 +197,7 @@ class Merge:
         pairs = PairLanes(self._store, [lot[0].first for lot in lots], self._pairs_max)
         self._events.settle()
         held = self._events.merging_bytes + SHARES.passing * self._budget // SHARES.merge
+        held += 4 * 16 * self._pairs_max
         with self._pool.reserve(held):
             self._search(pairs, last, needed_from)
         attached = MateLanes(self._store, self._right.schema, self._starts(pairs.count))
@@ -243,7 +245,7 @@ class Merge:
     def _starts(self, pairs: int) -> list[int]:
         """The first left rows of lanes whose matches fit, if all are alike."""
         each = pairs / max(self._left.rows, 1) * (self._right.size / max(self._right.rows, 1) + 16)
-        room = self._room / 2
+        room = 0.8 * self._mates
         starts, size = [0], 0.0
         for block in self._left.blocks:
             takes = block.rows * each
@@ -262,10 +264,10 @@ class Merge:
         if not lanes.lane(number).rows:
             return
         size = sum(block.size for block in lot)
-        with self._pool.reserve(2 * size + 10 * 16 * self._pairs_max):
+        with self._pool.reserve(2 * size + 6 * 16 * self._pairs_max):
             rows = self._right.read(lot)
             places = numbers_of(rows)
-            for left, right in gathered(lanes.taken(number, at_once=4), self._pairs_max):
+            for left, right in gathered(lanes, number, self._pairs_max):
                 at = places_of(places, right)
                 attached.add(rows, at, left, right, self._pool, self._gather)
 
@@ -276,7 +278,7 @@ class Merge:
     ) -> Iterator[Any]:
         """The left rows from `start` up to `limit` with their matches."""
         size = lanes.lane(number).message_bytes
-        if size > self._room:
+        if size > self._mates:
             end = min(limit, self._left.blocks[-1].last + 1)
             if end - start > 1:
                 yield from self._divided(lanes, number, start, end, last)
@@ -297,7 +299,7 @@ class Merge:
         self, lanes: Lanes, number: int, start: int, limit: int, last: int
     ) -> Iterator[Any]:
         """The same where their matches do not fit, in smaller stretches."""
-        ways = 2 * lanes.lane(number).message_bytes // self._room + 1
+        ways = 2 * lanes.lane(number).message_bytes // self._mates + 1
         starts = np.unique(np.linspace(start, limit, ways + 1).astype(np.int64)[:-1]).tolist()
         again = MateLanes(self._store, self._right.schema, starts)
         for piece in lanes.taken(number, at_once=1):

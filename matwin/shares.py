@@ -72,11 +72,13 @@ class MergeShares:
     """What the pass makes of those that leave, in such parts."""
     pile: int = 128
     """Rows of a group, and rows that wait for the next one, in memory: five of these."""
-    pairs: int = 48
+    pairs: int = 32
     """Pairs that gather before they are put down."""
-    rows: int = 6
-    """Right rows, and rows that are brought to left rows, that are there at a time, twice."""
-    gather: int = 24
+    rows: int = 8
+    """Right rows that are there at a time, twice."""
+    mates: int = 5
+    """Rows that have been brought to left rows and are there at a time, twice."""
+    gather: int = 12
     """Rows that are brought to left rows at a time."""
     batch: int = 32
     """A batch of output."""

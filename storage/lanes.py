@@ -44,6 +44,7 @@ class Lane:
 
     rows: int = 0
     size: int = 0
+    piece_rows_max: int = 0
     message_bytes: int = 0
     """The rows as messages, whose heads are the larger part where columns are many."""
     _places: array[int] = field(default_factory=lambda: array("Q"))
@@ -128,6 +129,7 @@ class Lanes:
                 page.add(number, body)
                 lane = self._lanes.setdefault(number, Lane())
                 lane.rows += piece.num_rows
+                lane.piece_rows_max = max(lane.piece_rows_max, piece.num_rows)
                 lane.size += self._bytes_of(piece)
         self._write(page)
 

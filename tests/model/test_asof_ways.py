@@ -25,7 +25,9 @@ from matwin import events, memory, merging
 from matwin.shares import MergeShares
 
 SMALL = {"memory": "128KiB", "page_size": "4KiB"}
-TINY = MergeShares(run=1000, merge=1000, pile=4000, pairs=2000, rows=60, gather=200, batch=300)
+TINY = MergeShares(
+    run=1000, merge=1000, pile=4000, pairs=2000, rows=60, mates=60, gather=200, batch=300
+)
 DIRECTIONS = ("backward", "forward", "nearest")
 TIES = ("last", "first", "all")
 KINDS = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.uint64())
@@ -116,7 +118,8 @@ def test_finite(way: str, seed: int, order: str, kind: pa.DataType, ordered: boo
         if way == "merge in pieces":
             patch.setattr(merging, "SHARES", TINY)
             patch.setattr(events, "CHUNK_BYTES_MIN", 64)
-            patch.setattr(events, "FAN_IN_MAX", 3)
+            patch.setattr(events, "FAN_IN", 3)
+            patch.setattr(events, "FAN_IN_MAX", 0)
         rows = found(left, right, asked, ordered=ordered, **options)
     expect = wanted(left, right, asked)
     assert rows == expect if ordered else Counter(rows) == Counter(expect)
@@ -145,7 +148,8 @@ def test_streams(way: str, is_live: bool, seed: int, late: bool, batch: int) -> 
         if way == "merge in pieces":
             patch.setattr(merging, "SHARES", TINY)
             patch.setattr(events, "CHUNK_BYTES_MIN", 64)
-            patch.setattr(events, "FAN_IN_MAX", 3)
+            patch.setattr(events, "FAN_IN", 3)
+            patch.setattr(events, "FAN_IN_MAX", 0)
         sides = [
             stream(t, batch, is_live=is_live, lateness=1000 if late else None)
             for t in (left, right)
