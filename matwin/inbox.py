@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from .sizes import fixed_bytes
+from .sizes import column_bytes, fixed_bytes
 
 SMALL_ROWS = 4096
 """Batches gather up to so many rows; of larger ones two wait."""
@@ -121,7 +121,8 @@ class Inbox(Iterator[Any]):
         if self._widths is None:
             self._widths = fixed_bytes(batch.schema)
         fixed, others = self._widths
-        return rows * fixed + sum(int(batch.column(at).nbytes) for at in others)
+        columns = column_bytes(batch.num_columns)
+        return columns + rows * fixed + sum(int(batch.column(at).nbytes) for at in others)
 
     def _has_space(self, item: _Waiting) -> bool:
         if not self._queue or self._is_closed:
@@ -138,7 +139,9 @@ class Inbox(Iterator[Any]):
         if self._loose == LOOSE_MAX:
             loose = [self._queue.pop() for _ in range(LOOSE_MAX)][::-1]
             one = pa.concat_batches([waiting.item for waiting in loose])
-            size = sum(waiting.size for waiting in loose)
+            columns = (LOOSE_MAX - 1) * column_bytes(one.num_columns)
+            size = sum(waiting.size for waiting in loose) - columns
+            self._bytes -= columns
             self._queue.append(_Waiting(one, one.num_rows, size))
             self._loose = 0
 

@@ -36,6 +36,18 @@ def test_single_rows_that_wait_come_as_one() -> None:
     assert (inbox._rows, inbox._bytes) == (0, 0)
 
 
+def test_wide_single_rows_are_counted_with_their_columns() -> None:
+    """A row of 2,000 columns takes a megabyte as a batch of its own, and 16 KB among others."""
+    row = pa.record_batch({f"c{at}": [at] for at in range(2000)})
+    inbox = Inbox(iter([row] * 100), Bell(), "a", 2**28)
+    inbox._read()
+    assert [waiting.rows for waiting in inbox._queue] == [LOOSE_MAX] + [1] * (100 - LOOSE_MAX)
+    assert inbox._bytes == sum(waiting.size for waiting in inbox._queue)
+    assert inbox._bytes > (100 - LOOSE_MAX) * 700_000
+    assert [batch.num_rows for batch in inbox] == [100]
+    assert inbox._bytes == 0
+
+
 def test_what_is_said_between_rows_stays_there() -> None:
     def items() -> Iterator[Any]:
         for start in range(0, 400, 100):
