@@ -70,6 +70,13 @@ class Lateness:
     def __repr__(self) -> str:
         return f"Lateness(lateness={shown(self.lateness)})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Arrow's own durations are pickled by way of Python's, which can't hold all of them.
+        amount = self.lateness
+        if isinstance(amount, pa.DurationScalar) and amount.is_valid:
+            amount = f"{amount.value}{amount.type.unit}"
+        return Lateness, (amount,)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:

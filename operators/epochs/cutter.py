@@ -178,6 +178,8 @@ class RangeCutter(Cutter):
             )
         self._is_float = bool(pa.types.is_floating(self.field.type))
         self.width: Any = in_units(cut.width, self.field, rounding=self._whole)
+        if not self._is_float and self.width >= 2**63:
+            self._whole(self.width)
         self._wants_origin = cut.align == "first"
         self.origin: Any = 0.0 if self._is_float else 0
         self._is_late_dropped = stream.late == "drop"
@@ -198,7 +200,7 @@ class RangeCutter(Cutter):
         if width != math.floor(width) or width >= 2**63:
             raise InputError(
                 f"{self.name}: column {self._column!r} is {self.field.type}, and ranges of {width} "
-                "divide no whole numbers of 64 bits; give a whole width"
+                "divide no whole numbers of 64 bits; give a smaller whole width"
             )
         return int(width)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import pickle
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -21,7 +23,7 @@ from matwin.operators.semijoin import semijoin
 from matwin.storage.bounds import bound_place
 from matwin.storage.errors import InputError
 from matwin.storage.grid import Dimension
-from matwin.storage.units import in_units, parse_duration
+from matwin.storage.units import in_units, nanoseconds, parse_duration
 
 NS = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
@@ -202,6 +204,34 @@ PLACES = list(each_place(moments([0], pa.date32()), "1d"))
 def test_a_bare_number_is_refused_everywhere(place: str, data_type: pa.DataType) -> None:
     with pytest.raises(InputError, match=r"t'.* 5 does not say its unit; write text such as"):
         each_place(moments([0, 5], data_type), 5)[place]().read_all()
+
+
+LARGE = [
+    pa.scalar(2**62, pa.duration("s")), pa.scalar(-(2**63) + 1, pa.duration("s")),
+    pa.scalar(2**63 - 1, pa.duration("ns")), np.timedelta64(2**62, "s"), timedelta.max,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("amount", LARGE, ids=lambda amount: type(amount).__name__)
+def test_durations_that_no_clock_holds_are_taken_or_refused(place: str, amount: Any) -> None:
+    """Python's durations end after 2.7 million years, and Arrow's do not."""
+    for data_type in (pa.timestamp("s"), pa.timestamp("ns"), pa.int64()):
+        with contextlib.suppress(InputError):
+            each_place(moments([0, 5], data_type), amount)[place]().read_all()
+
+
+@pytest.mark.parametrize("amount", [one for one in LARGE if nanoseconds(one) > 0])
+def test_large_durations_as_lateness_and_width(amount: Any) -> None:
+    order = matwin.Lateness(amount)
+    again = pickle.loads(pickle.dumps(order))
+    assert nanoseconds(again.lateness) == nanoseconds(order.lateness) and repr(order)
+    for data_type in (pa.timestamp("s"), pa.timestamp("ns")):
+        table = moments([0, 5], data_type)
+        with contextlib.suppress(InputError):
+            cut = matwin.cut.every(amount, on="t")
+            found = matwin.continuous_query(lambda a: a, {"a": table}, cut=cut)
+            assert [epoch.result.to_arrow().num_rows for epoch in found] == [2]
 
 
 @pytest.mark.parametrize("place", PLACES)
