@@ -34,7 +34,7 @@ from .file import File, described_file
 from .files import sum_of
 from .formats import Ipc, JsonLines, Parquet, file_format
 from .growing import Growing, Marks, Switch
-from .places import Place
+from .places import Place, is_folder
 from .reading import Source
 
 UNFINISHED = (".part", ".tmp")
@@ -50,9 +50,9 @@ def folder_source(
 ) -> Source:
     """The source of a folder, or of a pattern for the files in it."""
     path = Path(given)
-    folder, pattern = (path, "*") if path.is_dir() else (path.parent, path.name)
+    folder, pattern = (path, "*") if is_folder(path) else (path.parent, path.name)
     where = f"{name}: folder {str(folder)!r}"
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"{where} is not there; make it, or mend the name")
     if format is not None and format not in _FORMATS:
         raise InputError(f"{where}: format={format!r}; choose one of {', '.join(_FORMATS)}")

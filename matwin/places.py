@@ -118,8 +118,16 @@ def places(pattern: str, name: str, is_known: Callable[[str], bool]) -> list[Pla
         return _remote_places(pattern, name, is_known)
     found: list[Place] = []
     for path in _paths(pattern, name):
-        found += _below(path, name, is_known) if Path(path).is_dir() else [Place(path, path)]
+        found += _below(path, name, is_known) if is_folder(path) else [Place(path, path)]
     return found
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder is there; what can't be asked is none, and whoever opens it says why."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 # ── this machine ─────────────────────────────────────────────────────────────────────────────
@@ -135,7 +143,7 @@ def _paths(pattern: str, name: str) -> list[str]:
         found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  (pathlib's is relative)
     except (OSError, ValueError, RuntimeError) as e:
         raise InputError(f"{name}: {pattern!r} is no path: {e}") from e
-    files = [path for path in found if not Path(path).is_dir()]
+    files = [path for path in found if not is_folder(path)]
     if not files:
         raise InputError(f"{name}: no file matches {pattern!r}")
     return files

@@ -32,6 +32,7 @@ from .folder import folder_source
 from .framing import Frame, Framer, Framing, format_of, told_schema
 from .growing import STDIN, Growing, Input, Marks, Switch, input_of
 from .jsonl import CHUNK_BYTES, SAMPLE_BYTES
+from .places import is_folder
 from .reading import Source
 from .rotation import (
     Older,
@@ -90,7 +91,7 @@ def tail(
     place = Path(given).expanduser()
     called = name or place.name
     is_pattern = glob.has_magic(given) and not os.path.lexists(place)
-    if is_pattern or place.is_dir():
+    if is_pattern or is_folder(place):
         if from_end or from_oldest or not rotated:
             raise InputError(f"{called}: from_end=, from_oldest= and rotated= are for a file")
         return folder_source(str(place), format, schema, switch, called)

@@ -19,7 +19,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,7 +37,9 @@ def new_file(folder: Path, prefix: str, suffix: str, mode: int) -> tuple[int, Pa
     for _ in range(_TRIES):
         path = folder / new_name(prefix, suffix)
         descriptor = os.open(path, flags, mode)
-        if _held(descriptor, path):
+        with _undone(descriptor, path.unlink):
+            is_held = _held(descriptor, path)
+        if is_held:
             return descriptor, path
         os.close(descriptor)
     raise OSError(f"every new file in {folder} is taken away at once")
@@ -50,10 +52,13 @@ def new_folder(base: Path, prefix: str) -> Iterator[Path]:
         path = base / new_name(prefix)
         path.mkdir(mode=0o700)
         try:
-            descriptor = _opened(path)
+            with _undone(-1, path.rmdir):
+                descriptor = _opened(path)
         except FileNotFoundError:
             continue
-        if _held(descriptor, path):
+        with _undone(descriptor, path.rmdir):
+            is_held = _held(descriptor, path)
+        if is_held:
             break
         os.close(descriptor)
     else:
@@ -65,6 +70,19 @@ def new_folder(base: Path, prefix: str) -> Iterator[Path]:
         os.close(descriptor)
 
 
+@contextmanager
+def _undone(descriptor: int, remove: Callable[[], None]) -> Iterator[None]:
+    """Leave nothing behind where what was just made can't be used."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            remove()
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise
+
+
 def _held(descriptor: int, path: Path) -> bool:
     """Lock what was just made; False if a sweeper came between and took it for dead."""
     try:
@@ -73,9 +91,10 @@ def _held(descriptor: int, path: Path) -> bool:
         return False
     except OSError:
         return True  # no locks here, so no sweeper takes it either
-    with suppress(OSError):
+    try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
-    return False
+    except FileNotFoundError:
+        return False
 
 
 def sweep(base: Path, prefix: str, suffix: str = "") -> None:

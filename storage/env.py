@@ -299,7 +299,7 @@ class Environment:
 
     def _check_length(self) -> None:
         known = self._bytes_known  # first: another thread's commit makes both larger
-        size = os.fstat(self._data).st_size
+        size = self.file_bytes
         if size < known:
             raise StoreError(
                 f"{self.folder}/data.mdb was cut to {size} bytes while in use; {REMEDY}"
@@ -349,7 +349,10 @@ class Environment:
     @property
     def file_bytes(self) -> int:
         """Size of the file."""
-        return os.fstat(self._data).st_size
+        try:
+            return os.fstat(self._data).st_size
+        except OSError as e:
+            raise StoreError(e.errno, e.strerror, f"{self.folder}/{DATA}") from e
 
     def close(self) -> None:
         """Close the file once no transaction is open; after a fork, the child leaves it alone."""
@@ -406,11 +409,13 @@ def check_file(path: Path) -> None:
 def _disk_full(error: lmdb.Error, descriptor: int, folder: Path) -> StoreError | None:
     """The error in words when the disk is full; LMDB calls a short write an I/O error."""
     reason = _reason(error)
-    free = free_bytes(descriptor)
+    try:
+        free, used = free_bytes(descriptor), os.fstat(descriptor).st_size
+    except OSError:
+        return None
     is_short = os.strerror(errno.EIO) in reason and free < 4 * 2**20
     if os.strerror(errno.ENOSPC) not in reason and not is_short:
         return None
-    used = os.fstat(descriptor).st_size
     return StoreError(
         errno.ENOSPC,
         f"the disk is full: the page file has {format_size(used)}, {format_size(free)} "

@@ -15,9 +15,9 @@ def mapping_of(descriptor: int) -> tuple[int, int]:
     """Start and end of a file's shared mapping in this process; empty where nobody says."""
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        inode = str(os.fstat(descriptor).st_ino)
     except OSError:
         return (0, 0)
-    inode = str(os.fstat(descriptor).st_ino)
     for line in lines:
         place, mode, _, _, found, *_ = line.split()
         if found == inode and mode.endswith("s"):

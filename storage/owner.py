@@ -13,6 +13,7 @@ import os
 import re
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from .errors import StoreError
@@ -36,12 +37,17 @@ class Owner:
                 raise StoreError(f"{folder} is open in this process already; share that page file")
             self._descriptor = open_private(folder / "owner", os.O_RDWR | os.O_CREAT)
             _claims.add(self)
+            found: Claim | None = None
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
-                found = unpack_owner(self._read())
+                with suppress(OSError):
+                    found = unpack_owner(self._read())
                 os.close(self._descriptor)
                 _claims.discard(self)
+                if not isinstance(e, BlockingIOError):
+                    raise StoreError(e.errno, f"it can't be locked: {e.strerror}",
+                                     str(folder)) from e  # fmt: skip
                 raise StoreError(
                     f"{folder} is in use by process {found.process if found else '?'}; "
                     "wait for it, or name another path"
@@ -80,7 +86,9 @@ class Owner:
                 return
             _held.pop(self._real, None)
             _claims.discard(self)
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a child just forked may have it open
+            with suppress(OSError):  # closing gives it up, too
+                # A child just forked may have it open.
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 

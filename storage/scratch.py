@@ -9,15 +9,17 @@ one in the same place removes it, once nobody holds the lock on it (``alive.py``
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .alive import new_folder, sweep
 from .errors import StoreError
+from .units import format_size
 
 _REFUSED = (
     "nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "gluster", "lustre", "beegfs", "gpfs",
@@ -41,7 +43,7 @@ def private_folder(path: Path) -> None:
     except StoreError:
         raise
     except OSError as e:
-        raise StoreError(f"{path}: the folder can't be made: {e.strerror}") from e
+        raise StoreError(f"{path}: the folder can't be made: {told(e, path)}") from e
 
 
 def open_private(path: Path, flags: int) -> int:
@@ -52,7 +54,11 @@ def open_private(path: Path, flags: int) -> int:
         if path.is_symlink():
             raise StoreError(f"{path} is a link; remove it, or name another folder") from e
         raise
-    found = os.fstat(descriptor)
+    try:
+        found = os.fstat(descriptor)
+    except OSError as e:
+        os.close(descriptor)
+        raise StoreError(e.errno, e.strerror, str(path)) from e
     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
         return descriptor
     os.close(descriptor)
@@ -103,7 +109,18 @@ def os_errors(folder: Path, poison: Callable[[str], None] | None = None) -> Iter
     except OSError as e:
         if poison:
             poison(str(e.strerror))
-        raise StoreError(e.errno, e.strerror, str(e.filename or folder)) from e
+        raise StoreError(e.errno, told(e, folder), str(e.filename or folder)) from e
+
+
+def told(error: OSError, folder: Path) -> str:
+    """What the operating system says, and what to do where a disk is full."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return str(error.strerror)
+    reason = "the disk is full" if error.errno == errno.ENOSPC else "the quota is used up"
+    with suppress(OSError):
+        about = os.statvfs(folder if folder.exists() else folder.parent)
+        reason += f": {format_size(about.f_bavail * about.f_frsize)} are free"
+    return f"{reason}; free some space or name another folder"
 
 
 # ── scratch ──────────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +147,7 @@ def scratch_folder(scratch: Path | None = None, prefix: str = SCRATCH) -> Iterat
         except StoreError:
             raise
         except OSError as e:
-            raise StoreError(f"{base}: no scratch folder can be made here: {e.strerror}") from e
+            raise StoreError(f"{base}: no scratch folder can be made here: {told(e, base)}") from e
         yield folder
 
 

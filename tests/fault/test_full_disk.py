@@ -11,16 +11,20 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from proofs import tried
 from support import FORMS, ON, SCHEMA, campaign, each_in_fork, ids_in, needs_root, rows, tmpfs
 
+import matwin
 from matwin.storage import Store, StoreError, Window
 
 pytestmark = [pytest.mark.fault, needs_root]
@@ -198,3 +202,32 @@ def read_when_full(disk: str) -> None:
 def test_a_full_disk_can_be_read(disk: Path) -> None:
     (fate,) = each_in_fork(read_when_full, [[str(disk)]])
     assert (fate.signal, fate.error) == (0, "")
+
+
+JOINS: dict[str, Callable[..., Any]] = {
+    "parts": lambda rows, **more: matwin.epsilon_join(rows, rows, on={"t": 2}, **more),
+    "pages": lambda rows, **more: matwin.epsilon_join(
+        rows, rows, on={"t": 2}, schedule="gallop", **more
+    ),
+    "best": lambda rows, **more: matwin.bestmatch_join(rows, rows, on={"t": 2}, **more),
+    "as-of": lambda rows, **more: matwin.asof_join(rows, rows, on="t", by="k", **more),
+    "window": lambda rows, **more: matwin.window_join(
+        {"a": rows, "b": rows}, time="t", windows=2, **more
+    ),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("size", [4096, 2**14, 2**16, 2**18, 2**20])
+def test_joins_say_what_to_do(tmp_path: Path, join: str, size: int) -> None:
+    """In whatever they were about: the scratch folder, a new page file, or pages."""
+    times = np.random.default_rng(1).permutation(30_000)
+    rows = pa.table({"t": times, "k": times % 7, "p": ["x" * 60] * 30_000})
+    with tmpfs(tmp_path / "disk", size) as folder:
+        with pytest.raises(StoreError) as caught:
+            JOINS[join](rows, memory="512KiB", scratch=folder).read_all()
+        assert str(folder) in str(caught.value)
+        assert re.search(
+            r"disk is full.* [KM]?i?B are free; free some space or name", str(caught.value)
+        )
+        assert not list(folder.iterdir())
