@@ -86,13 +86,13 @@ KINDS = ["pages parquet", "window csv", "parts csv"]
 
 
 @pytest.mark.proof("fstat and flock that fail")
-@pytest.mark.parametrize("kind", KINDS[: campaign(2, 3)])
+@pytest.mark.parametrize("kind", KINDS[: campaign(1, 3)])
 def test_files_that_cannot_be_asked_about(tmp_path: Path, kind: str) -> None:
     [told] = each_in_fork(counted, [[kind, str(tmp_path / "counted")]])
     assert told.error == "" and sum(told.value.values()) > 30, told
     points = []
     for call, calls in told.value.items():
-        step = max(1, calls // campaign(4, 200))
+        step = max(1, calls // campaign(3, 200))
         points += [(call, str(at)) for at in range(1, calls + 1, step)]
         points += [(call, f"{at}+") for at in range(1, calls + 1, 3 * step)]
     cases = [[kind, str(tmp_path / f"{call}{when}"), call, when] for call, when in points]
