@@ -39,6 +39,18 @@ def test_the_command_prints_ratios(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(json.loads(capsys.readouterr().out)) == 4
 
 
+def test_the_merge_is_measured_beside_memory_and_a_copy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["bench", "asof", "--merge", "--rows", "20000", "--repeat", "1"]
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert out.count("×") == 4 and "a tolerance" in out
+    assert cli.main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 4 and all(row["merge"] > 0 for row in rows)
+
+
 def test_a_rival_that_finds_other_rows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(case: asof.Case, left: pa.Table, right: pa.Table) -> Any:
         return left.append_column("w", pa.nulls(left.num_rows, pa.float64()))

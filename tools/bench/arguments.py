@@ -45,6 +45,15 @@ def configure_suite(parser: argparse.ArgumentParser) -> None:
 
 def configure_asof(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin bench asof`."""
+    parser.add_argument(
+        "--merge", action="store_true",
+        help="in 16 MiB instead, beside the time in memory and a plain copy",
+    )  # fmt: skip
+    configure_plain(parser)
+
+
+def configure_plain(parser: argparse.ArgumentParser) -> None:
+    """Declare what most benchmarks take."""
     _add_quick(parser)
     _add_rows(parser)
     _add_repeat(parser, 5)
@@ -54,7 +63,7 @@ def configure_asof(parser: argparse.ArgumentParser) -> None:
 
 def configure_sql(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `matwin bench sql`."""
-    configure_asof(parser)
+    configure_plain(parser)
 
 
 def configure_start(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@
     input     sorted │ in any order    Polars wants sorted input: sorting is in its time
 
 Two threads for DuckDB and for us; Polars takes those of the machine.  All are asked in turns, the
-best run of each counts, and they must find the same number of matches.
+best run of each counts, and they must find the same number of matches.  `--merge`: see `merge.py`.
 """
 
 from __future__ import annotations
@@ -152,6 +152,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     check_numbers(args)
     size = min(args.rows, QUICK_ROWS) if args.quick else args.rows
+    if args.merge:
+        from . import merge  # here: it is made of this module's cases
+
+        found = list(merge.measure(size, args.repeat, args.seed))
+        print(json.dumps([asdict(m) for m in found], indent=2) if args.json else merge.text(found))
+        return 0
     names = [DUCKDB] if find_spec("polars") is None else [POLARS, DUCKDB]
     rows = [measure(case, args.repeat, names) for case in cases(size, args.seed)]
     if args.json:
