@@ -35,7 +35,8 @@ _VANISHING = 2.0**-1074  # a quotient below this vanishes to -0.0, which lies in
 
 
 def cell_width(width: Amount | None, field: pa.Field, tolerance: Counts | None) -> int | float:
-    """The width that is declared, or else the tolerance ε."""
+    """The width that is declared, or else the tolerance ε: of two bounds the one further from 0.
+    (Cells of pages are as wide as half of what both span, which is something else.)"""
     if width is not None:
         return in_units(width, field, rounding=lambda fraction: _whole(fraction, field))
     dimension = Dimension.of(field, tolerance)
@@ -44,9 +45,15 @@ def cell_width(width: Amount | None, field: pa.Field, tolerance: Counts | None) 
             f"column {field.name!r} has no tolerance that could be the width of its cells; "
             "give it with order=GridOrdered(width)"
         )
+    widest = max(abs(dimension.lo), abs(dimension.hi))
     if pa.types.is_floating(field.type):
-        return dimension.hi / 2 - dimension.lo / 2  # without the slack of our own cells
-    return dimension.width
+        if widest == 0:
+            raise InputError(
+                f"column {field.name!r} has a tolerance of 0, and cells must be wider than that; "
+                "give their width with order=GridOrdered(width), or declare the stream sorted"
+            )
+        return float(widest)
+    return min(max(int(widest), 1), INT64_MAX)
 
 
 def _whole(width: float, field: pa.Field) -> int:

@@ -14,6 +14,7 @@ or found twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -60,7 +61,9 @@ class WindowJoining:
         threads = options.workers if choice.algorithm == "merge" else 1
         self._output = Output(question, options.budget_bytes, threads)
         self.sides: Sequence[Side] = question.sides
-        self.tolerances: Sequence[Counts | None] = [s.grid.order.limits for s in question.sides]
+        self.tolerances: Sequence[Counts | None] = [
+            _as_given(s.grid.order.limits, question) for s in question.sides
+        ]
         self.decision = choice.reason
         self.need: Need = StreamsNeed(
             question, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
@@ -153,3 +156,14 @@ class WindowJoining:
     def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Nothing comes out of rows that match nothing."""
         return iter(())
+
+
+def _as_given(limits: Counts | None, question: WindowQuestion) -> Counts | None:
+    """A stream's reach, without the room for rounding that windows of floats have: it may be the
+    width of the stream's cells, which are those of somebody else."""
+    if limits is None or limits.hi is None or not isinstance(limits.hi, float):
+        return limits
+    windows = [one for system in question.constraints.alternatives for one in system]
+    given = (abs(bound) for one in windows for bound in (one.lo, one.hi))
+    near = [width for width in given if math.isclose(width, limits.hi, rel_tol=1e-9)]
+    return Counts(-near[0], near[0]) if near else limits

@@ -34,8 +34,8 @@ from matwin.hints import FOREIGN, did_you_mean
 from matwin.operators.epochs.cut import Cut
 from matwin.operators.epochs.query import Chunks
 from matwin.options import JoinOptions
-from matwin.storage.errors import InputError, MatwinError
-from matwin.storage.units import nanoseconds, parse_size, shown
+from matwin.storage.errors import BudgetError, InputError, MatwinError
+from matwin.storage.units import HOW_TO_WRITE, is_duration, nanoseconds, parse_size, shown
 
 KEYS = (
     "sources", "cut", "keep", "tables", "windows", "query", "sink", "sink_from", "state",
@@ -51,6 +51,8 @@ STREAM_CALL = re.compile(r"\bstream(?:_\w+)?\s*\(", re.IGNORECASE)
 CUT_EXAMPLE = 'write every = "60s" with on = "ts", count = 10000, or on_change = "id"'
 JOINS = ("epsilon_join", "bestmatch_join", "asof_join", "window_join")
 _AT = re.compile(r"(?P<what>.*) \(at (?P<place>line \d+, column \d+|end of document)\)", re.DOTALL)
+MESSAGE_MAX = 800
+NAME_BYTES_MAX = 255
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """What an address begins with, such as ``s3://bucket``."""
 
@@ -69,6 +71,7 @@ class Where:
 
     def wrong(self, problem: str) -> InputError:
         """The error that this place has a problem."""
+        problem = brief(problem)
         return InputError(f"{self.file}: {self.key}: {problem}" if self.key else
                           f"{self.file}: {problem}")  # fmt: skip
 
@@ -81,6 +84,13 @@ class Where:
             if str(e).startswith(f"{self.file}: "):
                 raise
             raise self.wrong(str(e)) from e
+
+
+def brief(message: str) -> str:
+    """A message whose values are not longer than anybody reads."""
+    if len(message) <= MESSAGE_MAX:
+        return message
+    return f"{message[: MESSAGE_MAX // 2]} … {message[-MESSAGE_MAX // 2 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +204,17 @@ def _mapping(value: object, where: Where) -> dict[str, Any]:
 def _text(value: object, where: Where, example: str) -> str:
     if not isinstance(value, str) or not value:
         raise where.wrong(f"{shown(value)} is no text; write for example {example}")
+    if "\0" in value:
+        raise where.wrong(f"{shown(value)} has a NUL, which nothing is called; take it out")
     return value
+
+
+def _path(value: object, where: Where, example: str) -> str:
+    """A text that a file may be called."""
+    path = _text(value, where, example)
+    if max(len(part.encode()) for part in path.split("/")) > NAME_BYTES_MAX:
+        raise where.wrong(f"{shown(path)} is longer than a file's name may be; shorten it")
+    return path
 
 
 # ── sources and tables ───────────────────────────────────────────────────────────────────────
@@ -225,6 +245,11 @@ def _source(value: object, where: Where, folder: Path) -> SourceGiven:
     follow = given.get("follow", False)
     if not isinstance(follow, bool):
         raise where.of("follow").wrong(f"{shown(follow)}; write true or false")
+    for name, example in (("format", '"csv"'), ("on", '"ts"')):
+        if name in given:
+            _text(given[name], where.of(name), example)
+    if given.get("peers", "one") not in ("one", "all"):
+        raise where.of("peers").wrong(f'{shown(given["peers"])}; choose "one" or "all"')
     schema = given.get("schema")
     if schema is not None and not isinstance(schema, str | dict):
         raise where.of("schema").wrong(
@@ -241,8 +266,8 @@ def _paths(value: object, where: Where, folder: Path | None) -> str | list[str]:
     if folder is None:
         return _text(value, where, '":9000"')
     if isinstance(value, list) and value:
-        return [located(_text(one, where, '"a.parquet"'), folder) for one in value]
-    return located(_text(value, where, '"calls-*.csv", "-" for standard input'), folder)
+        return [located(_path(one, where, '"a.parquet"'), folder) for one in value]
+    return located(_path(value, where, '"calls-*.csv", "-" for standard input'), folder)
 
 
 def located(path: str, folder: Path) -> str:
@@ -296,12 +321,14 @@ def _options(given: Mapping[str, Any], where: Where, folder: Path) -> dict[str, 
     """What `continuous_query` takes under the same name."""
     plain = ("keep", "memory", "page_size", "idle_after")
     found = {name: given[name] for name in plain if name in given}
-    for name, check in (
-        ("memory", parse_size), ("page_size", parse_size), ("idle_after", nanoseconds),
-    ):  # fmt: skip
+    for name in ("memory", "page_size"):
         if name in found:
             with where.of(name).told():
-                check(found[name])
+                parse_size(found[name])
+    if not is_duration(found.get("idle_after", "1s")):
+        raise where.of("idle_after").wrong(f"{shown(found['idle_after'])}; {HOW_TO_WRITE}")
+    with where.of("idle_after").told():
+        nanoseconds(found.get("idle_after", "1s"))
     if given.get("sink_from", "here") != "here":
         raise where.of("sink_from").wrong(
             f'{shown(given["sink_from"])}; write "here", or leave it out'
@@ -309,7 +336,7 @@ def _options(given: Mapping[str, Any], where: Where, folder: Path) -> dict[str, 
     found |= {name: given[name] for name in ("sink_from",) if name in given}
     for name in ("sink", "state", "scratch", "trace"):
         if name in given:
-            found[name] = located(_text(given[name], where.of(name), f'"{name}"'), folder)
+            found[name] = located(_path(given[name], where.of(name), f'"{name}"'), folder)
     return found
 
 
@@ -348,8 +375,12 @@ def _bound(join: str, given: dict[str, Any], where: Where, names: Sequence[str])
     for place in places:
         reading = _streams if place == "streams" else _chunks
         arguments.append(reading(given.pop(place), where.of(place), names))
-    with where.told():
-        words = {name: _argument(join, name, value) for name, value in given.items()}
+    if "by" in given and not isinstance(given["by"], str | list | dict):
+        raise where.of("by").wrong(f'{shown(given["by"])}; write by = "key" or by = ["k", "a:b"]')
+    words = {}
+    for name, value in given.items():
+        with where.of(name).told():
+            words[name] = _argument(join, name, value)
     return partial(function, *arguments, **words)
 
 
@@ -429,8 +460,17 @@ def _limits(value: Any) -> Any:
 
 def explained(where: Where, error: MatwinError) -> MatwinError:
     """An error of the library, with the file that asked for it."""
-    if str(error).startswith(where.file) or not isinstance(error, InputError):
+    if not isinstance(error, InputError | BudgetError):
         return error
-    told = type(error)(f"{where.file}: {error}")
+    message = brief(str(error))
+    if message.startswith(where.file):
+        if message == str(error):
+            return error
+    else:
+        message = f"{where.file}: {message}"
+    told = (
+        BudgetError(message, smallest_bytes=error.smallest_bytes)
+        if isinstance(error, BudgetError) else type(error)(message)
+    )  # fmt: skip
     told.__cause__ = error
     return told
