@@ -155,8 +155,9 @@ def run(args: argparse.Namespace) -> int:
     if args.merge:
         from . import merge  # here: it is made of this module's cases
 
-        found = list(merge.measure(size, args.repeat, args.seed))
-        print(json.dumps([asdict(m) for m in found], indent=2) if args.json else merge.text(found))
+        merged = list(merge.measure(size, args.repeat, args.seed))
+        as_json = json.dumps([asdict(row) for row in merged], indent=2)
+        print(as_json if args.json else merge.text(merged))
         return 0
     names = [DUCKDB] if find_spec("polars") is None else [POLARS, DUCKDB]
     rows = [measure(case, args.repeat, names) for case in cases(size, args.seed)]
