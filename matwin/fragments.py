@@ -30,6 +30,7 @@ import pyarrow.dataset as ds
 import pyarrow.json as pa_json
 from pyarrow.fs import LocalFileSystem
 
+from matwin.storage.errors import InputError
 from matwin.storage.machine import release_unused
 from matwin.storage.units import format_size
 
@@ -38,6 +39,7 @@ from .file import COMPRESSED, File, described_file
 from .files import with_columns
 from .formats import Ipc, Parquet
 from .parquet import footer_of
+from .parquet_footer import Damaged, Footer
 from .places import Place
 from .records import Records, blocks
 from .shares import ReadShare
@@ -218,9 +220,7 @@ def file_of(fragment: Any, schema: pa.Schema, condition: Any, name: str) -> File
     kind = _kind(getattr(fragment, "format", None))
     if kind is None or fragment.buffer is not None:
         return None
-    is_local = isinstance(fragment.filesystem, LocalFileSystem)
-    place = Place(fragment.path, fragment.path if is_local else None, fragment.filesystem,
-                  fragment.path)  # fmt: skip
+    place = _place(fragment)
     told = ds.get_partition_keys(fragment.partition_expression)
     own = pa.schema([field for field in schema if field.name not in told])
     file = described_file(place, name, kind, own if isinstance(kind, partial) else None)
@@ -257,6 +257,32 @@ def _is_utf8(format: Any) -> bool:
     except (pa.ArrowException, ValueError):
         return False
     return {"é"} == {value for column in table.columns for value in column.to_pylist()}
+
+
+def check(fragment: Any, condition: Any, name: str) -> None:
+    """Refuse a Parquet file that Arrow is to scan if it might end the process: its exceptions about
+    footers are caught by nobody."""
+    if not isinstance(fragment.format, ds.ParquetFileFormat):
+        return
+    try:
+        footer = _footer(fragment)
+        if condition is not None and not footer.has_sound_statistics:
+            raise Damaged("its statistics are of other sizes than its columns")
+    except (ValueError, OSError) as e:
+        raise InputError(f"{name}: file {fragment.path!r}: {e}; is the file whole?") from e
+
+
+def _footer(fragment: Any) -> Footer:
+    if fragment.buffer is not None:
+        data = fragment.buffer
+        return Footer.of(lambda at, count: data.slice(at, count).to_pybytes(), data.size)
+    return footer_of(_place(fragment))
+
+
+def _place(fragment: Any) -> Place:
+    is_local = isinstance(fragment.filesystem, LocalFileSystem)
+    local = fragment.path if is_local else None
+    return Place(fragment.path, local, fragment.filesystem, fragment.path)
 
 
 def _thinned(file: File, fragment: Any, schema: pa.Schema, condition: Any) -> File:

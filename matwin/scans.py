@@ -23,7 +23,7 @@ from matwin.storage.errors import InputError
 from .file import File
 from .files import sum_of
 from .filtered import Filtered, columns_of
-from .fragments import file_of
+from .fragments import check, file_of
 from .reading import Source, checked_schema, first_line, read
 from .spool import rows_at_a_time
 
@@ -44,6 +44,9 @@ def dataset_source(dataset: Any, name: str) -> Source:
         condition = _condition(dataset)
         tested = [] if condition is None else columns_of(condition, schema)
         files = None if tested is None else _files(dataset, condition, name)
+        if files is None and _is_of_files(dataset):
+            for fragment in dataset._get_fragments(condition):
+                check(fragment, condition, name)
     except (pa.ArrowException, OSError) as e:
         raise InputError(f"{name}: the dataset can't be listed: {first_line(e)}") from e
     if tested is None or files is None:

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem
 
-from matwin import InputError
+from matwin import InputError, epsilon_join
 from matwin.file import described_file
 from matwin.formats import Parquet
 from matwin.kernels import thrift
@@ -177,6 +180,32 @@ def test_a_bit_that_ends_the_process_in_pyarrow_is_an_error(tmp_path: Path) -> N
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"x\.parquet"):
         described_file(Place(str(path), str(path)), "left", Parquet)
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_dataset_that_arrow_scans_is_looked_at_first(tmp_path: Path, is_filtered: bool) -> None:
+    """ORC and Parquet side by side, and Parquet in memory: the file with the damaged byte is named;
+    Arrow's own scan of it, with a condition, ends the process."""
+    orc = pytest.importorskip("pyarrow.orc")
+    data = bytearray(written(pa.table({"t": [1, 2, 3]})))
+    data[-362] ^= 1
+    (tmp_path / "x.parquet").write_bytes(data)
+    orc.write_table(pa.table({"t": [1, 2, 3]}), tmp_path / "y.orc")
+    kind, system = ds.ParquetFileFormat(), LocalFileSystem()
+    schema = pa.schema([("t", pa.int64())])
+    mixed = ds.dataset(
+        [
+            ds.dataset(tmp_path / "y.orc", format="orc"),
+            ds.FileSystemDataset(
+                [kind.make_fragment(str(tmp_path / "x.parquet"), system)], schema, kind
+            ),
+        ]
+    )
+    held = ds.FileSystemDataset([kind.make_fragment(pa.py_buffer(bytes(data)))], schema, kind)
+    for dataset in (mixed, held):
+        some = dataset.filter(pc.field("t") > 1) if is_filtered else dataset
+        with pytest.raises(InputError, match="left: file"):
+            epsilon_join(some, some, on={"t": 0}).to_arrow()
 
 
 def nonsense() -> Iterator[tuple[str, bytes]]:
