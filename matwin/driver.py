@@ -52,7 +52,7 @@ from .partials import TooManyTies
 from .parts import Parts, Room, may_walk
 from .report import Report, SideReport, StreamReport
 from .sampling import drawn
-from .shares import PORTION_SHARE, WALK_ROOM, ReadShare
+from .shares import PORTION_SHARE, WAIT_SHARE, WALK_ROOM, ReadShare
 from .sizes import column_bytes
 from .sources import Source
 from .state import Kept
@@ -270,6 +270,8 @@ class Driver:
         """Whether somebody has more to say at once, and the last step was only just now."""
         if not any(inbox.has_items for inbox in self._inboxes.values()):
             return False
+        if self._new_bytes >= self._options.budget_bytes // WAIT_SHARE:
+            return False  # a pause in which a fast source would fill the memory
         delay = self._options.delay_seconds
         pause = min(self._step_seconds, WAIT_SECONDS if delay is None else delay)
         return time.monotonic() - self._stepped_at < pause

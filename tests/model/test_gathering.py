@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import matwin
+from matwin import driver
+from matwin.driver import Driver
 from matwin.inbox import LOOSE_MAX, SMALL_ROWS, Bell, Inbox
 from matwin.report import Report
 
@@ -139,3 +142,27 @@ def test_a_row_that_somebody_waits_for_does_not_wait(form: Any) -> None:
         for _ in range(batch.num_rows):
             seen.set()
     assert come == list(range(30))
+
+
+def test_what_gathers_from_fast_streams_does_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the last step took: a source that always has more says megabytes meanwhile."""
+    monkeypatch.setattr(Driver, "_step_seconds", property(lambda _: 60.0, lambda *_: None),
+                        raising=False)  # fmt: skip
+    monkeypatch.setattr(driver, "WAIT_SECONDS", 60.0)
+    schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("x", pa.float64())])
+
+    def rows(seed: int) -> Iterator[pa.RecordBatch]:
+        for first in range(0, 300_000, 2000):
+            ids = np.arange(first, first + 2000)
+            yield pa.record_batch([ids, ids * 7919 % 50_000 + seed, ids * 0.5], schema=schema)
+
+    report = Report()
+    streams = {n: matwin.stream(rows(i), schema=schema) for i, n in enumerate("ab")}
+    found = matwin.window_join(
+        streams, time="t", windows=200_000, by="k", memory="8MiB", report=report
+    )
+    assert sum(batch.num_rows for batch in found) >= 0
+    assert report.pages_written > 0
+    assert report.peak_bytes <= report.budget_bytes
