@@ -32,7 +32,7 @@ from matwin.operators.epochs.query import Chunks, Rows, Windows
 from matwin.operators.epochs.sinks import EPOCHS_TABLE, failures
 from matwin.operators.epochs.spool import Spooled
 from matwin.storage.alive import new_folder, sweep
-from matwin.storage.errors import InputError, MatwinError
+from matwin.storage.errors import InputError, MatwinError, StoreError
 from matwin.storage.scratch import sync_file, sync_names
 
 from .verify_sql import quoted
@@ -200,10 +200,15 @@ class DuckDb:
 
     def __init__(self, path: str | Path, table: str) -> None:
         self._path, self.table = Path(path).expanduser(), table
-        with failures(self.told(), 0):
+        with failures(self.told(), 0, self._path):
             if not self._path.exists():
                 _make_whole(self._path)
-            self._open = _connected(self._path)
+            try:
+                self._open = _connected(self._path)
+            except (InputError, StoreError) as e:  # what DuckDB says of a file
+                raise StoreError(
+                    f"the sink {self.told()} can't be used: {e}; mend that, and start again"
+                ) from e
         self._database = self._open.connection
 
     def told(self) -> str:
@@ -213,12 +218,13 @@ class DuckDb:
     def last(self) -> int:
         """The last epoch that is in the table."""
         asked = f"SELECT max(epoch) FROM {EPOCHS_TABLE} WHERE sink = ?"
-        return self._database.execute(asked, [self.table]).fetchone()[0] or 0
+        with failures(self.told(), 0, self._path):
+            return self._database.execute(asked, [self.table]).fetchone()[0] or 0
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Insert the rows, unless the epoch is there."""
         rows = pa.RecordBatchReader.from_batches(result.schema, iter(result))
-        with failures(self.told(), epoch):
+        with failures(self.told(), epoch, self._path):
             self._database.begin()
             try:
                 self._insert(epoch, rows, result.rows)

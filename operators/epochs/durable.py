@@ -94,7 +94,8 @@ class Notes:
 def stored_page_size(path: str | Path) -> int | None:
     """The page size of the store that is in a state folder; None where there is none yet."""
     pages = Path(path).expanduser() / PAGES
-    return page_size_of(pages) if (pages / DATA).exists() else None
+    with os_errors(pages):
+        return page_size_of(pages) if (pages / DATA).exists() else None
 
 
 class StateFolder:

@@ -16,11 +16,12 @@ and a sink knows by the epoch's number that it has it already.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 
 from matwin.plain import csv_batch, csv_type
 from matwin.storage.errors import InputError, MatwinError, StoreError
-from matwin.storage.scratch import make_folder, os_errors, sync_names
+from matwin.storage.scratch import make_folder, os_errors, sync_names, told
 
 from .spool import Spooled, Summed
 
@@ -95,17 +96,31 @@ class Function:
 
 
 @contextmanager
-def failures(sink: str, epoch: int) -> Iterator[None]:
-    """A sink's errors as ours."""
+def failures(sink: str, epoch: int, path: Path | None = None) -> Iterator[None]:
+    """A sink's errors as ours; epoch 0 is when it is opened and asked what it has."""
     try:
         yield
     except MatwinError:
         raise
     except Exception as e:
-        raise StoreError(
-            f"the sink {sink} failed with epoch {epoch}: {type(e).__name__}: {e}; the epoch is "
-            "kept, and with state= it is delivered again at the next start"
-        ) from e
+        what = f"failed with epoch {epoch}" if epoch else "can't be used"
+        then = (
+            "the epoch is kept, and with state= it is delivered again at the next start"
+            if epoch else "mend that, and start again: no epoch is lost"
+        )  # fmt: skip
+        if path is not None and is_full(e):
+            full = told(OSError(errno.ENOSPC, ""), path.parent)
+            raise StoreError(
+                errno.ENOSPC, f"the sink {sink} {what}: {full}; {then}", str(path)
+            ) from e
+        raise StoreError(f"the sink {sink} {what}: {type(e).__name__}: {e}; {then}") from e
+
+
+def is_full(error: Exception) -> bool:
+    """Whether an error, also a database's, says that the disk is full."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return True
+    return any(words in str(error) for words in (os.strerror(errno.ENOSPC), "disk is full"))
 
 
 class Parquet:
@@ -128,13 +143,15 @@ class Parquet:
 
     def epochs(self) -> list[int]:
         """The epochs that are there whole."""
-        found = (path.stem for path in (self.folder / COMMITS).glob("*.json"))
+        with os_errors(self.folder):
+            found = [path.stem for path in (self.folder / COMMITS).glob("*.json")]
         return sorted(int(stem) for stem in found if stem.isdecimal())
 
     def last(self) -> int:
         """The last of them whose rows are there."""
         found = (n for n in reversed(self.epochs()) if self._rows(n).exists())
-        return next(found, 0)
+        with os_errors(self.folder):
+            return next(found, 0)
 
     def _rows(self, epoch: int) -> Path:
         return self.folder / f"epoch-{epoch:08d}.parquet"
@@ -142,11 +159,11 @@ class Parquet:
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Write the file under another name, sync it, name it, then say so."""
         record = self.folder / COMMITS / f"{epoch:08d}.json"
-        if record.exists():
-            return
         final = self._rows(epoch)
         part = self.folder / f".epoch-{epoch:08d}.part"
-        with os_errors(self.folder), failures(self.told(), epoch):
+        with failures(self.told(), epoch, record):
+            if record.exists():
+                return
             with part.open("wb") as plain:
                 file = Summed(plain)
                 with pq.ParquetWriter(file, result.schema) as writer:
@@ -184,16 +201,23 @@ class Sqlite:
 
     def __init__(self, path: str | Path, table: str = "results") -> None:
         self._path, self.table = Path(path).expanduser(), table
-        with failures(self.told(), 0):
+        with failures(self.told(), 0, self._path):
             self._database = sqlite3.connect(self._path, isolation_level=None,
                                              check_same_thread=False)  # fmt: skip
-            # A commit removes the journal; with FULL, the default, nobody syncs the folder then: a
-            # power cut brings the journal back, and with it the state before.
-            self._database.execute("PRAGMA synchronous = EXTRA")
-            self._database.execute(
-                f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
-                "(sink TEXT, epoch INTEGER, rows INTEGER, PRIMARY KEY (sink, epoch))"
-            )
+            try:
+                self._begin()
+            except BaseException:
+                self._database.close()
+                raise
+
+    def _begin(self) -> None:
+        # A commit removes the journal; with FULL, the default, nobody syncs the folder then: a
+        # power cut brings the journal back, and with it the state before.
+        self._database.execute("PRAGMA synchronous = EXTRA")
+        self._database.execute(
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} "
+            "(sink TEXT, epoch INTEGER, rows INTEGER, PRIMARY KEY (sink, epoch))"
+        )
 
     def told(self) -> str:
         """File and table."""
@@ -202,11 +226,12 @@ class Sqlite:
     def last(self) -> int:
         """The last epoch that is in the table."""
         asked = f"SELECT max(epoch) FROM {EPOCHS_TABLE} WHERE sink = ?"
-        return self._database.execute(asked, [self.table]).fetchone()[0] or 0
+        with failures(self.told(), 0, self._path):
+            return self._database.execute(asked, [self.table]).fetchone()[0] or 0
 
     def deliver(self, epoch: int, result: Spooled) -> None:
         """Insert the rows, unless the epoch is there."""
-        with failures(self.told(), epoch), self._transaction() as database:
+        with failures(self.told(), epoch, self._path), self._transaction() as database:
             there = f"SELECT 1 FROM {EPOCHS_TABLE} WHERE sink = ? AND epoch = ?"
             if database.execute(there, [self.table, epoch]).fetchone():
                 return
@@ -226,10 +251,12 @@ class Sqlite:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield self._database
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # an error of the disk has ended it, perhaps
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file."""

@@ -210,6 +210,42 @@ def test_a_sink_that_fails_half_way(
     assert delivered(tmp_path, kind) == list(range(60))
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_start_that_fails_leaves_no_file_open(tmp_path: Path, kind: str) -> None:
+    sink = sink_at(tmp_path, kind)
+    file = Path(sink.partition(":")[0])
+    file.write_bytes(b"no database at all " * 1000)
+    with pytest.raises(StoreError, match=rf"the sink {sink} can't be used: .*start again"):
+        ask(tmp_path, sink=sink)
+    descriptors = Path("/proc/self/fd").iterdir()
+    assert str(file) not in [str(fd.readlink()) for fd in descriptors if fd.is_symlink()]
+
+
+META_CALLS = ("newfstatat", "fstat", "flock", "fstatfs", "mkdir", "chmod")
+
+
+def fail_meta(base: str, kind: str, call: str, when: int) -> str:
+    """A call that asks about files fails once, in a process that has all its modules."""
+    run_whole(Path(base) / f"warm-{kind}-{call}-{when}", kind)
+    return fail_once(base, kind, call, when)
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.proof("epochs: every write, sync, rename fails")
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_what_asks_about_files_fails_once(tmp_path: Path, kind: str) -> None:
+    rng = random.Random(kind)
+    points = [(call, n) for call in META_CALLS for n in range(2, 220 if "stat" in call else 6)]
+    cases = [[str(tmp_path), kind, *point] for point in rng.sample(points, campaign(8, 200))]
+    fates = each_in_fork(fail_meta, cases)
+    after = each_in_fork(go_on, cases)
+    for case, fate, then in zip(cases, fates, after, strict=True):
+        assert (fate.signal, fate.error) == (0, ""), (case, fate)
+        assert (then.signal, then.error) == (0, ""), (case, fate, then)
+        tried()
+
+
 def sink_at(folder: Path, kind: str) -> str:
     return {
         "parquet": str(folder / "out"), "sqlite": f"{folder}/out.sqlite:found",
@@ -357,6 +393,8 @@ def run_out(disk: str, kind: str, place: str, epoch: int, leave: int) -> str:
         said = f"{type(e).__name__} {e}"
         stood = epochs.status.epoch
         assert stood >= epoch, (stood, epoch)
+        assert "the disk is full" in said and " free" in said and str(base.parent) in said, said
+        assert "cannot rollback" not in said, said
     finally:
         ballast.unlink(missing_ok=True)
     query().run()

@@ -149,7 +149,7 @@ def look(folder: str, kind: str, told: int) -> str:
     try:
         there = in_sink(copy, kind)
     except Exception as e:
-        with pytest.raises(StoreError, match=f"{folder}/.*Corrupt database file"):
+        with pytest.raises(StoreError, match=f"the sink {folder}/.*Corrupt database file"):
             ask(Path(folder), kind)
         return str(e)
     ask(Path(folder), kind).run()
