@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from matwin.storage.decimals import decimals
 from matwin.storage.errors import InputError, StoreError
 
 from .verify_sql import (
+    BOTH_SIDES_SQL,
+    NEAREST_SQL,
     Kept,
     best_sql,
     bucket_sql,
@@ -82,10 +85,30 @@ def ordered_answer(
         if question.best and not _choose(database, left, right, question):
             best = best_sql(question, has_groups=has_groups)
             database.execute(f"CREATE TABLE best AS {best}")
+        if kept is not None and kept.is_nearest:
+            _keep_nearest(database)
         if kept is not None:
             database.execute(f"CREATE TABLE kept AS {kept_sql(kept)}")
         pairs = _pairs(database, question, "kept" if kept else None)
     return _in_order(left, right, question, pairs, groups)
+
+
+def _keep_nearest(database: Any) -> None:
+    """Leave in `best` those that are exactly the nearest; DuckDB's distances of floats are rounded,
+    so that Python has to tell where one before and one after look equally far."""
+    database.execute(f"CREATE OR REPLACE TABLE best AS {NEAREST_SQL}")
+    farther = []
+    for row, own, before, after in database.sql(BOTH_SIDES_SQL).fetchall():
+        left, right = Fraction(own) - Fraction(before), Fraction(after) - Fraction(own)
+        if left != right:
+            farther.append((row, right > left))
+    if farther:
+        rows, sides = zip(*farther, strict=True)
+        found = pa.table({"row": pa.array(rows, pa.int64()), "side": pa.array(sides)})
+        create_table(database, "farther", found, ["*"])
+        database.execute(
+            "DELETE FROM best WHERE (left_row, is_after) IN (SELECT (row, side) FROM farther)"
+        )
 
 
 def _pairs(database: Any, question: Question, chosen: str | None) -> pa.Table:

@@ -112,11 +112,9 @@ def _epsilon(left: pa.Schema, right: pa.Schema, *, ordered: bool, **asked: Any) 
 
 def _asof(left: pa.Schema, right: pa.Schema, *, ordered: bool, ties: str, **asked: Any) -> Wanted:
     question = asof_question(left, right, ties=ties, **asked)
-    # Distances of floats are rounded, so that several values may be equally far; the nearer one is
-    # nearer all the same.  Of one before and one after it is the one before.
-    sides = "r0 > l0 AS is_after", "CASE WHEN r0 > l0 THEN r0 ELSE -r0 END AS nearness"
-    end = _end(None if ties == "all" else ties, "right")
-    kept = Kept("left", ("c0", "is_after", "nearness", *end), sides)
+    # Of one before and one after that are equally near it is the one before.
+    ranks = () if ties == "all" else ("is_after", *_end(ties, "right"))
+    kept = Kept("left", ranks, is_nearest=True)
     return Wanted(question, kept, is_ordered=ordered)
 
 

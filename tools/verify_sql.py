@@ -46,11 +46,23 @@ _WIDEST = 2**65
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Of the best pairs of each row of a side those that stay: the first by these ranks, SQL over
-    the columns of `eligible`.  `columns` are such columns, made beside the costs."""
+    the columns of `eligible`; all of them where there are none.
+
+    With `is_nearest` only those stay that are exactly the nearest: distances of floats are rounded,
+    so that several values may be equally far.
+    """
 
     side: str
     ranks: tuple[str, ...]
-    columns: tuple[str, ...] = ()
+    is_nearest: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What `eligible` needs for it, beside the costs."""
+        return (*_NEARNESS, "l0", "r0") if self.is_nearest else ()
+
+
+_NEARNESS = ("r0 > l0 AS is_after", "CASE WHEN r0 > l0 THEN r0 ELSE -r0 END AS nearness")
 
 
 _NAME_OR_BREAK = re.compile(r'("(?:[^"]|"")*")|\n')
@@ -308,8 +320,21 @@ def _not_dominated_sql(costs: list[str], group: str | None) -> str:
 
 def kept_sql(kept: Kept) -> str:
     """Of each row's best pairs those that stay."""
+    if not kept.ranks:
+        return "SELECT * FROM best"
     order = f"PARTITION BY {kept.side}_row ORDER BY {', '.join(kept.ranks)}"
     return f"SELECT * FROM best QUALIFY rank() OVER ({order}) = 1"
+
+
+NEAREST_SQL = (
+    "SELECT * FROM best\nQUALIFY nearness = min(nearness) OVER (PARTITION BY left_row, is_after)"
+)
+"""Of the pairs whose rounded distances are the least, on each side the nearest value's."""
+BOTH_SIDES_SQL = (
+    "SELECT left_row, any_value(l0), max(r0) FILTER (NOT is_after), min(r0) FILTER (is_after)\n"
+    "FROM best GROUP BY left_row HAVING count(DISTINCT is_after) = 2"
+)
+"""The rows for which there is one before and one after, and these values."""
 
 
 def pairs_sql(question: Question, row: str = '"#"', *, chosen: str | None = None) -> str:

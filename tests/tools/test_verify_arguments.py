@@ -249,7 +249,7 @@ def sides(draw: st.DrawFn) -> tuple[pa.Table, pa.Table]:
 @given(sides(), st.fixed_dictionaries({
     "by": st.sampled_from([None, "k"]), "tolerance": st.sampled_from([None, 0, 1, 3]),
     "direction": st.sampled_from(["backward", "forward", "nearest"]),
-    "allow_exact_matches": st.booleans(), "ties": st.sampled_from(["first", "last"]),
+    "allow_exact_matches": st.booleans(), "ties": st.sampled_from(["first", "last", "all"]),
     "how": st.sampled_from(["left", "inner"]), "ordered": st.booleans(),
 }))  # fmt: skip
 @settings(max_examples=campaign(30, 2000))
@@ -260,7 +260,7 @@ def test_any_as_of_join_is_verified(given_sides: Any, asked: dict[str, Any]) -> 
     answer = matwin.asof_join(*given_sides, **asked).to_arrow()
     verdict = matwin.verify(*given_sides, join=matwin.asof_join, result=answer, **asked)
     assert verdict.is_equal, (asked, str(verdict))
-    other = {"first": "last", "last": "first"}[asked["ties"]]
+    other = {"first": "last", "last": "all", "all": "first"}[asked["ties"]]
     swapped = matwin.asof_join(*given_sides, **{**asked, "ties": other}).to_arrow()
     verdict = matwin.verify(*given_sides, join=matwin.asof_join, result=swapped, **asked)
     assert verdict.is_equal == (as_bag(swapped) == as_bag(answer))
