@@ -151,12 +151,8 @@ class AsofJoining(TwoSided):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = self.join.options
-        self.need: MergeNeed = MergeNeed(
-            max(len(side.stored) for side in self.sides),
-            budget_bytes=options.budget_bytes,
-            page_bytes=options.page_bytes,
-        )
+        columns = max(len(side.stored) for side in self.sides)
+        self.need: MergeNeed = MergeNeed(columns, self.join.options)
 
     is_faster_in_parts = False
     beyond = "merge"

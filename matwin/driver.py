@@ -42,6 +42,7 @@ import pyarrow as pa
 from matwin.storage.errors import BudgetError
 from matwin.storage.pool import BufferPool
 from matwin.storage.store import Store
+from matwin.storage.units import format_size
 
 from . import ways as choice
 from .engine import Divisible, Engine, Joining, MemoryEngine
@@ -121,6 +122,11 @@ class Driver:
         try:
             for inbox in self._inboxes.values():
                 inbox.start()
+            if self._options.is_short:
+                raise BudgetError(
+                    f"a budget of {format_size(self._options.budget_bytes)} can't be divided",
+                    smallest_bytes=self._options.budget_bytes,
+                )
             is_forced = choice.FORCED == "walk"
             if self._memory is None or self._options.wants_pages or is_forced:
                 yield from self._move_to_pages("asked for")
@@ -132,7 +138,7 @@ class Driver:
             self._report.is_done = True
             self._tell(always=True)
         except BudgetError as e:
-            raise self._announced(e) from e
+            raise self.announced(e) from e
         finally:
             self._close()
 
@@ -146,7 +152,7 @@ class Driver:
             if is_over:
                 yield from self._step()
         except BudgetError as e:
-            raise self._announced(e) from e
+            raise self.announced(e) from e
 
     def close(self) -> None:
         """Give back what is held; after `run` that is done already."""
@@ -178,7 +184,7 @@ class Driver:
         if portion is None:
             return
         began = time.monotonic()
-        self._joining.need.see(portion.rows)
+        self._joining.need.see(portion.rows, number)
         self._new_bytes += portion.size
         weight = self._engine.weight(portion.rows.num_rows, portion.size)
         self._weight_max = max(self._weight_max, weight)
@@ -375,7 +381,11 @@ class Driver:
     def _moved_to_parts(self, engine: MemoryEngine, why: str) -> bool:
         """Divide all rows, where nothing has been joined yet and that costs less than a walk."""
         joining = cast(Divisible, self._joining)  # as are all that begin in memory
-        if self._is_live or not engine.is_untouched or not self._rows_fit_parts(joining):
+        if (
+            self._is_live
+            or not engine.is_untouched
+            or not self._rows_fit_parts(joining, self._options)
+        ):
             return False
         ways = self._ways(joining, engine)
         if ways.division is None or not (ways.prefers_parts or joining.needs_memory):
@@ -389,14 +399,14 @@ class Driver:
         pa.default_memory_pool().release_unused()
         return True
 
-    def _rows_fit_parts(self, joining: Divisible) -> bool:
+    def _rows_fit_parts(self, joining: Divisible, options: Options) -> bool:
         """Whether a part has room for a few of the widest rows, and for as many pages of them (by
         itself a batch of very many columns takes some megabytes), and could be walked, where it may
         be."""
-        room = Room.of(self._options)
+        room = Room.of(options)
         row = joining.in_part(room.output_bytes).weight(1, joining.need.row_bytes)
         pages = sum(column_bytes(len(side.stored)) for side in joining.sides)
-        has_way_out = joining.needs_memory or may_walk(self._options)
+        has_way_out = joining.needs_memory or may_walk(options)
         return has_way_out and FEW_ROWS * (row + pages) <= room.part_bytes
 
     def _ways(self, joining: Divisible, engine: MemoryEngine) -> Ways:
@@ -428,14 +438,25 @@ class Driver:
         # What Arrow has been given back it keeps for a while: up to 30 MB in a budget of 2 MiB.
         pa.default_memory_pool().release_unused()
 
-    def _announced(self, error: BudgetError) -> BudgetError:
+    def announced(self, error: BudgetError) -> BudgetError:
         """The error with a budget that is enough for all rows, also those not read yet."""
         need = self._joining.need
-        for feed in self._feeds:
+        for number, feed in enumerate(self._feeds):
             if not feed.is_live:
-                need.see_rest(feed.rest())
+                need.see_rest(feed.rest(), number)
         has_ties = isinstance(error, TooManyTies)
-        return need.announced(error, has_ties=has_ties, share=self._pages_share)
+        return need.announced(error, has_ties=has_ties, share_at=self._share_at)
+
+    def _share_at(self, budget: int) -> float:
+        """Which part of another budget pages have: beside parts, which come first, not all."""
+        if self._pages_share < 1 or self._is_live or self._options.wants_pages:
+            return self._pages_share
+        if not hasattr(self._joining, "in_part"):
+            return 1.0
+        joining = cast(Divisible, self._joining)
+        if not joining.cutting.cuts:
+            return 1.0
+        return WALK_ROOM if self._rows_fit_parts(joining, self._options.at(budget)) else 1.0
 
     def _close(self) -> None:
         for inbox in self._inboxes.values():

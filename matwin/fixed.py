@@ -33,9 +33,8 @@ from matwin.storage.decimals import decimals, shown_type
 from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.grid import Dimension
 from matwin.storage.materialize import Window
-from matwin.storage.pool import smallest_budget
 from matwin.storage.store import Store
-from matwin.storage.units import Counts, Tolerance, format_size, shown
+from matwin.storage.units import Counts, Tolerance, shown
 
 from .bestmatch import bestmatch_join
 from .driver import Driver
@@ -51,7 +50,6 @@ from .options import JoinOptions, Options, half_of, options_of
 from .question import BestHow, By, Question
 from .report import Report
 from .result import Result
-from .shares import HALF
 from .side import SIDES, Side
 from .sources import Source, check_trace, two_sources
 from .state import State
@@ -190,7 +188,9 @@ class Evaluation:
     ) -> None:  # fmt: skip
         self.clock = clock
         self.sides = {name: Side.of(asked, name) for name in SIDES}
-        self.judges = [Judge(asked, self.sides, name, "best") for name in SIDES]
+        # Of a join for both sides each is judged; else one is, and has all the memory of a join.
+        judged = SIDES if asked.how == "full" else ("right" if asked.how == "right" else "left",)
+        self.judges = [Judge(asked, self.sides, name, "best") for name in judged]
         self.schema = pa.schema(
             [pa.field(EVALUATED_AT, clock.shown_type, nullable=False), *asked.schema]
         )
@@ -210,7 +210,7 @@ class Evaluation:
         )  # fmt: skip
         self.report.steps += 1
         pages = (0, 0)
-        for batch in found:
+        for batch in _refused_for_half(found):
             pages = self._counted(report, windows, pages)
             times = self.clock.times(at, batch.num_rows)
             yield [pa.RecordBatch.from_arrays([times, *batch.columns], schema=self.schema)]
@@ -234,6 +234,14 @@ class Evaluation:
         rejected, report = self.sides[side].rejected(rows), getattr(self.report, side)
         report.used -= rejected
         report.rejected += rejected
+
+
+def _refused_for_half(found: Result) -> Iterator[pa.RecordBatch]:
+    """The batches of a join that has half of the budget; what it asks for is not the whole."""
+    try:
+        yield from found
+    except BudgetError as e:
+        raise BudgetError(str(e), smallest_bytes=e.smallest_bytes) from e
 
 
 class FixedWindows:
@@ -321,26 +329,15 @@ class FixedWindowJoining:
 
     def __init__(self, timed: Question, evaluation: Evaluation, options: Options) -> None:
         self._evaluation = evaluation
-        self._options = options
         self.sides: Sequence[Side] = [Side.of(timed, name) for name in SIDES]
         self.tolerances: Sequence[Counts | None] = [timed.order.limits] * 2
-        self.need: Need = HalvesNeed(
-            evaluation.judges, budget_bytes=options.budget_bytes // HALF,
-            page_bytes=options.page_bytes,
-        )  # fmt: skip
+        self.need: Need = WalkNeed(evaluation.judges, evaluation.options)
 
     def in_memory(self) -> None:
         """Nothing: the windows are in a store, which writes nothing while they fit."""
 
     def on_pages(self, engine: None, store: Store, arrivals: Sequence[str], why: str) -> Moved:
         """Windows without rows."""
-        options = self._options
-        if 2 * self._evaluation.options.budget_bytes > options.budget_bytes:
-            raise BudgetError(
-                f"a budget of {format_size(options.budget_bytes)} is too small for windows and a "
-                "join of them",
-                smallest_bytes=smallest_budget(options.page_bytes),
-            )
         paged = FixedWindows(self._evaluation, self.sides, store, arrivals)
         forms = " and ".join(dict.fromkeys(window.form for window in paged.windows))
         decision = f"{forms} windows on pages, joined whenever rows have come"
@@ -349,17 +346,6 @@ class FixedWindowJoining:
     def rejected(self, feed: int, rows: pa.RecordBatch) -> Iterator[Batches]:
         """Rows without a time are in no window."""
         return iter(())
-
-
-class HalvesNeed(WalkNeed):
-    """What windows and a join need, each."""
-
-    def announced(self, error: BudgetError, *, has_ties: bool, share: float = 1.0) -> BudgetError:
-        """The error with a budget of which each half is enough for all rows."""
-        half = super().announced(error, has_ties=has_ties, share=share)
-        smallest = 2 * half.smallest_bytes
-        told = f"windows and join have half of it each: give at least {format_size(smallest)}"
-        return BudgetError(f"{error}; {told} ({smallest} bytes)", smallest_bytes=smallest)
 
 
 def _check_length(name: str, length: object) -> None:

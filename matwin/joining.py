@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from matwin.storage.arrays import arrow
 from matwin.storage.columns import INT64_MAX, Int64s
-from matwin.storage.errors import InputError
+from matwin.storage.errors import BudgetError, InputError
 from matwin.storage.store import Store
 from matwin.storage.units import Counts
 
@@ -30,7 +30,7 @@ from .engine import Moved
 from .finality import Finality, check_streamable
 from .judge import Judge
 from .matched import Matched
-from .need import Need, WalkNeed
+from .need import Need, OrderedNeed, WalkNeed
 from .options import Options
 from .output import BATCH_ROWS, Output, taken
 from .question import Question
@@ -73,6 +73,7 @@ class Join:
         self.batch_bytes = batch_share(options)
         """What a batch of output may take."""
         self._sources = {"left": left, "right": right}
+        self._driver: Driver | None = None
         self._is_live = is_live((left, right))
 
     def direction(
@@ -107,7 +108,12 @@ class Join:
         reports = [self.report.left, self.report.right]
         joining = self.joining(make, keeps_rejected, is_live=self._is_live)
         sources = list(self._sources.values())
-        return Driver(joining, sources, reports, self.options, self.report).run()
+        self._driver = Driver(joining, sources, reports, self.options, self.report)
+        return self._driver.run()
+
+    def announced(self, error: BudgetError) -> BudgetError:
+        """The error of whoever takes the results, with a budget that is enough for all rows."""
+        return error if self._driver is None else self._driver.announced(error)
 
     def joining(
         self, make: MakeDirections, keeps_rejected: tuple[str, ...], *, is_live: bool
@@ -253,9 +259,8 @@ class TwoSided:
     def __post_init__(self) -> None:
         options = self.join.options
         judges = [d.judge for d in self.make(self._means)]
-        self.need: Need = WalkNeed(
-            judges, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
-        )
+        need = OrderedNeed if self.join.is_ordered else WalkNeed
+        self.need: Need = need(judges, options)
         self.sides: Sequence[Side] = [self.join.sides[name] for name in SIDES]
         self.tolerances: Sequence[Counts | None] = [self.join.question.order.limits] * 2
         live = "live: judged with every batch while the windows fit memory"

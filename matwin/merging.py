@@ -45,6 +45,7 @@ from .mate_lanes import MateLanes, Mates, PairLanes, gathered, places_of, whole_
 from .nearest import Search
 from .need import Need
 from .numbered import TIME, Block, Numbered, numbers_of
+from .options import Options
 from .output import BATCH_ROWS, Output
 from .report import Report
 from .shares import MERGE_SHARES as SHARES
@@ -63,26 +64,27 @@ BATCHES = 8
 class MergeNeed(Need):
     """An as-of join: rows on pages, of which few are held at a time."""
 
-    def __init__(self, columns: int, *, budget_bytes: int, page_bytes: int) -> None:
-        super().__init__(budget_bytes=budget_bytes, page_bytes=page_bytes)
+    def __init__(self, columns: int, options: Options) -> None:
+        super().__init__(options)
         self._batch_bytes = column_bytes(columns)
 
-    def _smallest(self, ties: int) -> int:
+    def _smallest(self, ties: int, page: int) -> int:
         # One more row than is needed: a message of the same row takes some bytes more or less,
         # depending on where in its batch it stands.
-        return self._for_rows(ROWS_WIDE + 1)
+        return self._for_rows(ROWS_WIDE + 1, page)
 
-    def _for_rows(self, rows: int) -> int:
+    def _for_rows(self, rows: int, page: int) -> int:
         size = rows * self._row_max + BATCHES * self._batch_bytes
-        return max(smallest_budget(self._page_bytes), size)
+        return max(smallest_budget(page), size)
 
     def check(self) -> None:
         """Raise `BudgetError` where the widest row so far is too wide."""
-        smallest = self._smallest(0)
-        if self._for_rows(ROWS_WIDE) > self._budget_bytes:
+        page = self._options.page_bytes
+        smallest = self._smallest(0, page)
+        if self._for_rows(ROWS_WIDE, page) > self._options.budget_bytes:
             raise BudgetError(
                 f"a row of {format_size(self.row_bytes)} is too large for a budget of "
-                f"{format_size(self._budget_bytes)}; the smallest that works is "
+                f"{format_size(self._options.budget_bytes)}; the smallest that works is "
                 f"{format_size(smallest)} ({smallest} bytes)",
                 smallest_bytes=smallest,
             )
@@ -151,7 +153,7 @@ class Merge:
         if self._is_live or feed == 1 or not self._asked.keeps:
             rejected = None
         if rejected is not None:
-            self._need.see(rejected)
+            self._need.see(rejected, feed)
         self._need.check()
         self.append(feed, portion.rows, portion.keys, rejected)
         return iter(())

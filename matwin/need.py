@@ -13,13 +13,15 @@ Streams that are live have no end to look through: there it is the widest row so
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
+from matwin.storage.columns import Int64s
 from matwin.storage.encodings import plain_batch
 from matwin.storage.errors import BudgetError, MatwinError
 from matwin.storage.materialize.tail import smallest_for_row
@@ -28,9 +30,15 @@ from matwin.storage.runs import BYTES_PER_ROW_MIN
 from matwin.storage.units import format_size
 
 from .judge import Judge
+from .options import Options, page_within
 from .paging import FRAMES_TIGHT, bytes_of_pair, rest_min
-from .sizes import fixed_bytes, is_encoded, value_bytes
+from .sizes import BINARIES, OFFSET, fixed_bytes, is_encoded, value_bytes
 
+MOVING = 1.125
+"""What a page of wide rows that are moved from one window to another takes, with 300 columns."""
+SORTING = 1.125
+"""What merging sorted rows takes beside sorting them, of which a page is held while one is made."""
+NARROW_MAX = 1 << 62
 HIDDEN_BYTES = 256
 """Columns and padding that a stored row has and the source's does not."""
 APPENDING = 2.5
@@ -40,70 +48,130 @@ APPENDING = 2.5
 class Need(ABC):
     """What the rows of a join ask of the budget, so far."""
 
-    def __init__(self, *, budget_bytes: int, page_bytes: int) -> None:
-        self._budget_bytes = budget_bytes
-        self._page_bytes = page_bytes
-        self.row_bytes = 0
-        """What the widest row so far takes."""
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._widest: dict[int, int] = {}
+        self._narrowest = NARROW_MAX
         self._rows = 0
 
     @abstractmethod
-    def _smallest(self, ties: int) -> int:
-        """The smallest budget, if a row has so many best matches."""
+    def _smallest(self, ties: int, page: int) -> int:
+        """The smallest budget with pages of this size, if a row has so many best matches."""
 
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Look at rows."""
+    @property
+    def _beside(self) -> int:
+        """What another share of the same size needs."""
+        return 0
+
+    @property
+    def row_bytes(self) -> int:
+        """What the widest row so far takes."""
+        return max(self._widest.values(), default=0)
+
+    @property
+    def pair_bytes(self) -> int:
+        """What the widest rows so far take together, one of each feed."""
+        return sum(self._widest.values())
+
+    def see(self, batch: pa.RecordBatch, feed: int) -> None:
+        """Look at rows of a feed."""
         self._rows += batch.num_rows
-        self.row_bytes = max(self.row_bytes, widest(batch))
+        self._widest[feed] = max(self._widest.get(feed, 0), widest(batch))
+        self._narrowest = min(self._narrowest, narrowest(batch))
 
-    def see_rest(self, items: Iterable[Any]) -> None:
+    def see_rest(self, items: Iterable[Any], feed: int) -> None:
         """Look at rows that nobody will join any more; whatever is wrong with them is no matter."""
         with suppress(MatwinError, pa.ArrowException, OSError):
             for item in items:
                 if isinstance(item, pa.RecordBatch):
-                    self.see(item)
+                    self.see(item, feed)
 
     @property
     def _row_max(self) -> int:
         """The widest row as it is stored."""
         return self.row_bytes + HIDDEN_BYTES
 
+    def _rows_of(self, page: int) -> int:
+        """How many rows a page may have."""
+        return max(page // max(BYTES_PER_ROW_MIN, self._narrowest), 1)
+
     def fits_pages(self) -> bool:
         """Whether the rows so far, none of which has too many ties, fit pages in this budget."""
-        return self._smallest(0) <= self._budget_bytes
+        return self._smallest(0, self._options.page_bytes) <= self._options.budget_bytes
 
-    def announced(self, error: BudgetError, *, has_ties: bool, share: float = 1.0) -> BudgetError:
-        """The error with the smallest budget that works for all these rows; pages have a `share` of
-        it."""
-        ties = self._rows if has_ties or self.fits_pages() else 0
-        smallest = int(max(self._smallest(ties), error.smallest_bytes) / share)
-        if smallest <= error.smallest_bytes:
+    def announced(
+        self, error: BudgetError, *, has_ties: bool, share_at: Callable[[int], float]
+    ) -> BudgetError:
+        """The error with the smallest budget that works for all these rows; `share_at` tells which
+        part of a budget pages have."""
+        if error.is_for_all:
             return error
+        ties = self._rows if has_ties or self.fits_pages() else 0
+        shares = self._options.share
+        smallest = shares * self._least(ties, error.smallest_bytes, share_at)
         told = f"for all rows, give at least {format_size(smallest)} ({smallest} bytes)"
-        return BudgetError(f"{error}; {told}", smallest_bytes=smallest)
+        if shares > 1:
+            told += "; the join and what comes before or after it have half of it each"
+        words = f"{error}; {told}" if smallest > error.smallest_bytes else str(error)
+        return BudgetError(words, smallest_bytes=smallest, is_for_all=True)
+
+    def _least(self, ties: int, known: int, share_at: Callable[[int], float]) -> int:
+        """The least budget that is enough with pages of the size that it has itself."""
+        budget, before = max(known, self._options.budget_bytes), 0
+        while budget > before:  # a larger budget may have larger pages, which need more
+            before = budget
+            share = share_at(budget)
+            page = page_within(int(budget * share), self._options.page_at(budget))
+            needed = max(self._smallest(ties, page), known)
+            budget = max(budget, math.ceil(needed / share), self._beside)
+        return budget
 
 
 class WalkNeed(Need):
     """A join of two sides: tails of all windows, and a walk over pages of two of them."""
 
-    def __init__(self, judges: Sequence[Judge], *, budget_bytes: int, page_bytes: int) -> None:
-        super().__init__(budget_bytes=budget_bytes, page_bytes=page_bytes)
+    def __init__(self, judges: Sequence[Judge], options: Options) -> None:
+        super().__init__(options)
         self._judges = judges
 
-    def _smallest(self, ties: int) -> int:
-        page = self._page_bytes
+    def _smallest(self, ties: int, page: int) -> int:
         windows = 2 * len(self._judges)
         each = max(bytes_of_pair(judge) for judge in self._judges)
         row = self._row_max + (ties * each if len(self._judges) > 1 else 0)
         keys = max(len(judge.probe.grid.names) for judge in self._judges) + 1
         tail = smallest_for_row(row, keys, windows)
+        if windows > 2:  # rows are put down while the walk that judges them has the pool
+            tail = int(tail * MOVING)
         block = max(max(j.probe.bytes_per_row(), j.base.bytes_per_row()) for j in self._judges)
-        frame = max(page, row) + (page // BYTES_PER_ROW_MIN) * block
+        frame = max(page, row) + self._rows_of(page) * block
         walk = FRAMES_TIGHT * frame + rest_min(each) + 4 * max(page, row)
         # What all tails hold and, during the walk of a full join, what appending takes.
         held = (windows + (APPENDING if windows > 2 else 0)) / (2 * (windows + 1))
         walked = (walk + 4 * ties * each) / (7 / 8 - held)
         return max(smallest_budget(page), tail, int(walked) + 1)
+
+
+class OrderedNeed(WalkNeed):
+    """A join in a half of the budget, whose results are sorted by their left rows in the other."""
+
+    @property
+    def _beside(self) -> int:
+        # On pages results are whole rows of both sides, sorted by a number.
+        row = self.pair_bytes + self._row_max - self.row_bytes
+        return int(SORTING * smallest_for_row(row, 2, 1))
+
+
+def narrowest(batch: pa.RecordBatch) -> int:
+    """The bytes that each row has at least, by its numbers and plain texts."""
+    if batch.num_rows == 0:
+        return NARROW_MAX
+    fixed, others = fixed_bytes(batch.schema)
+    fixed -= -(-batch.num_columns // 8)  # nothing is said of nulls where there are none
+    columns = [batch.column(at) for at in others]
+    texts = [c for c in columns if any(test(c.type) for test in BINARIES)]
+    lengths: Int64s | int = sum(value_bytes(column) - OFFSET for column in texts)
+    shortest: int = lengths if isinstance(lengths, int) else int(lengths.min())
+    return max(int(fixed), 0) + shortest
 
 
 def widest(batch: pa.RecordBatch) -> int:

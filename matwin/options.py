@@ -91,6 +91,12 @@ class Options:
     page_bytes: int = field(init=False)
     workers: int = field(init=False)
     delay_seconds: float | None = field(init=False)
+    page_asked: int | None = field(init=False)
+    """The size of a page that was asked for."""
+    share: int = field(init=False, default=1)
+    """Of how many shares of what the user gave this is one."""
+    is_short: bool = field(init=False, default=False)
+    """Whether the share that would be its own is too small for pages of any size."""
 
     def __post_init__(self) -> None:
         _one_of("materialize", self.materialize, ("auto", *FORMS))
@@ -108,7 +114,8 @@ class Options:
         _whole("threads", self.threads)
         _whole("max_output_rows", self.max_output_rows)
         memory = _memory() if self.memory is None else parse_size(self.memory)
-        page_bytes = _page_within(memory) if self.page_size is None else parse_size(self.page_size)
+        asked = None if self.page_size is None else parse_size(self.page_size)
+        page_bytes = page_within(memory) if asked is None else asked
         if page_bytes < PAGE_MIN:
             raise InputError(f"page_size={self.page_size!r}: the smallest that works is 4KiB")
         smallest = smallest_budget(page_bytes)
@@ -123,10 +130,20 @@ class Options:
         delay = _seconds(self.max_delay)
         settings = {
             "budget_bytes": memory, "page_bytes": page_bytes, "delay_seconds": delay,
+            "page_asked": asked, "share": 1, "is_short": False,
             "workers": self.threads or min(os.cpu_count() or 1, 8),
         }  # fmt: skip
         for name, value in settings.items():
             object.__setattr__(self, name, value)
+
+    def page_at(self, memory: int) -> int:
+        """The size of a page if so much memory were given, and divided as this is."""
+        page = page_within(memory * self.share) if self.page_asked is None else self.page_asked
+        return page if self.share == 1 else min(page, _page_of_share(memory))
+
+    def at(self, memory: int) -> Options:
+        """The options with another budget."""
+        return replace(self, memory=memory, page_size=self.page_at(memory), trace=None)
 
     @property
     def wants_pages(self) -> bool:
@@ -143,8 +160,16 @@ def share_of(options: Options, share: int) -> Options:
     """The options with a share of the memory, a half being 2; pages are smaller where that is too
     little for them."""
     memory = max(options.budget_bytes // share, smallest_budget(PAGE_MIN))
-    page = min(options.page_bytes, memory // FRAMES_MIN // PAGE_MIN * PAGE_MIN)
-    return replace(options, memory=memory, page_size=page)
+    page = min(options.page_bytes, _page_of_share(memory))
+    found = replace(options, memory=memory, page_size=page)
+    object.__setattr__(found, "page_asked", options.page_asked)
+    object.__setattr__(found, "share", options.share * share)
+    object.__setattr__(found, "is_short", options.budget_bytes // share < memory)
+    return found
+
+
+def _page_of_share(memory: int) -> int:
+    return max(memory // FRAMES_MIN // PAGE_MIN, 1) * PAGE_MIN
 
 
 def options_of(join: str, given: Mapping[str, Any]) -> Options:
@@ -172,15 +197,14 @@ def _memory() -> int:
     return max(MEMORY_MIN, min(free_memory() // 4, MEMORY_MAX))
 
 
-def _page_within(memory: int) -> int:
-    """The largest page, by halves of the usual one, that the memory can work with.
+def page_within(memory: int, page: int = PAGE_MAX) -> int:
+    """The largest page, by halves of a size, that the memory can work with.
 
-    >>> _page_within(2**21) >> 10, _page_within(2**30) >> 10
+    >>> page_within(2**21) >> 10, page_within(2**30) >> 10
     (64, 256)
     """
-    page = PAGE_MAX
     while page > PAGE_MIN and smallest_budget(page) > memory:
-        page //= 2
+        page = max(page // 2 // PAGE_MIN * PAGE_MIN, PAGE_MIN)
     return page
 
 

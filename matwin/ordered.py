@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from matwin.storage.arrays import as_numpy
 from matwin.storage.columns import Int64s
+from matwin.storage.errors import BudgetError
 from matwin.storage.store import Store
 
 from .joining import Batches, Join
@@ -38,7 +39,7 @@ def in_left_order(
     if not join.is_ordered:
         return results
     rows = _counted(results, join.report, options.budget_bytes)
-    return _in_order(rows, join.numbered, half_of(options), join.report, is_whole=is_whole)
+    return _in_order(join, rows, half_of(options), is_whole=is_whole)
 
 
 def _counted(results: Generator[Batches], report: Report, budget: int) -> Generator[pa.RecordBatch]:
@@ -51,9 +52,8 @@ def _counted(results: Generator[Batches], report: Report, budget: int) -> Genera
 
 
 def _in_order(
-    results: Generator[pa.RecordBatch], numbered: pa.Schema, options: Options, report: Report, *,
-    is_whole: bool,
-) -> Generator[Batches]:  # fmt: skip
+    join: Join, results: Generator[pa.RecordBatch], options: Options, *, is_whole: bool
+) -> Generator[Batches]:
     coming = 0
     with closing(results) as rest:
         late: pa.RecordBatch | None = None
@@ -67,7 +67,7 @@ def _in_order(
         if is_whole and late is None:
             return
         waiting = rest if late is None else _chained(late, rest)
-        yield from _sorted(waiting, numbered, options, report)
+        yield from _sorted(join, waiting, options)
 
 
 def _goes_on(numbers: Int64s, coming: int) -> bool:
@@ -81,19 +81,21 @@ def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[
     yield from rest
 
 
-def _sorted(
-    batches: Iterable[pa.RecordBatch], numbered: pa.Schema, options: Options, report: Report
-) -> Iterator[Batches]:
+def _sorted(join: Join, batches: Iterable[pa.RecordBatch], options: Options) -> Iterator[Batches]:
+    numbered, report = join.numbered, join.report
     report.decide("ordered: results are sorted by the left rows' numbers")
-    with Store(
-        memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch
-    ) as store, store.sort(batches, numbered, on=ROW) as rows:  # fmt: skip
-        for batch in rows.batches():
-            yield [_bare(batch)]
-        counted = store.pool.counters
-        report.peak_bytes += counted.bytes_peak
-        report.pages_read += counted.reads
-        report.pages_written += counted.writes
+    try:
+        with Store(
+            memory=options.budget_bytes, page_size=options.page_bytes, scratch=options.scratch
+        ) as store, store.sort(batches, numbered, on=ROW) as rows:  # fmt: skip
+            for batch in rows.batches():
+                yield [_bare(batch)]
+            counted = store.pool.counters
+            report.peak_bytes += counted.bytes_peak
+            report.pages_read += counted.reads
+            report.pages_written += counted.writes
+    except BudgetError as e:
+        raise join.announced(e) from e
 
 
 def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:

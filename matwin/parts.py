@@ -41,7 +41,7 @@ from .cutting import Cut, Cutting
 from .engine import Divisible
 from .feed import Portion
 from .finality import DONE
-from .options import PAGE_MIN, Options
+from .options import PAGE_MIN, Options, page_within
 from .report import Report
 from .sampling import SAMPLE_ROWS, strided
 from .shares import GATHER_SHARE, OUTPUT_SHARE, PART_ROOM, WALK_ROOM
@@ -344,7 +344,6 @@ def may_walk(options: Options) -> bool:
 
 def _smaller(options: Options) -> Options:
     """What a walk has while the lanes are there."""
-    memory, page = int(options.budget_bytes * WALK_ROOM), options.page_bytes
-    while smallest_budget(page) > memory and page > PAGE_MIN:
-        page = max(page // 2 // PAGE_MIN * PAGE_MIN, PAGE_MIN)
+    memory = int(options.budget_bytes * WALK_ROOM)
+    page = page_within(memory, options.page_bytes)
     return replace(options, memory=memory, page_size=page, trace=None)

@@ -28,11 +28,15 @@ class OrderError(InputError):
 
 
 class BudgetError(MatwinError, ValueError):
-    """The memory budget is too small; `smallest_bytes` is the least that works."""
+    """The memory budget is too small; `smallest_bytes` is the least that works.
 
-    def __init__(self, message: str, *, smallest_bytes: int) -> None:
+    `is_for_all` says that it is known to be enough for all rows, and is of the whole budget.
+    """
+
+    def __init__(self, message: str, *, smallest_bytes: int, is_for_all: bool = False) -> None:
         super().__init__(message)
         self.smallest_bytes = smallest_bytes
+        self.is_for_all = is_for_all
 
 
 class StoreError(MatwinError, OSError):

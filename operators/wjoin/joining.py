@@ -65,9 +65,7 @@ class WindowJoining:
             _as_given(s.grid.order.limits, question) for s in question.sides
         ]
         self.decision = choice.reason
-        self.need: Need = StreamsNeed(
-            question, budget_bytes=options.budget_bytes, page_bytes=options.page_bytes
-        )
+        self.need: Need = StreamsNeed(question, options)
 
     beyond = "walk"
 

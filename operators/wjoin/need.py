@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from matwin.need import Need
+from matwin.options import Options
 from matwin.storage.materialize.tail import smallest_for_row
 from matwin.storage.pool import smallest_budget
-from matwin.storage.runs import BYTES_PER_ROW_MIN
 
 from .block import BYTES_PER_ROW
 from .question import WindowQuestion
@@ -17,16 +17,16 @@ LEFT_FREE = 0.25
 class StreamsNeed(Need):
     """Windows of all streams, and a page of each held at a time."""
 
-    def __init__(self, question: WindowQuestion, *, budget_bytes: int, page_bytes: int) -> None:
-        super().__init__(budget_bytes=budget_bytes, page_bytes=page_bytes)
+    def __init__(self, question: WindowQuestion, options: Options) -> None:
+        super().__init__(options)
         self._sides = question.sides
 
-    def _smallest(self, ties: int) -> int:
-        streams, page = len(self._sides), self._page_bytes
+    def _smallest(self, ties: int, page: int) -> int:
+        streams = len(self._sides)
         # Old rows and new ones, and as many windows again where a key is too hot for the memory.
         windows = 4 * streams
         keys = max(len(side.grid.names) for side in self._sides) + 2
         tail = smallest_for_row(self._row_max, keys, windows)
-        blocks = streams * (page // BYTES_PER_ROW_MIN) * BYTES_PER_ROW
+        blocks = streams * self._rows_of(page) * BYTES_PER_ROW
         held = (streams + 1) * max(page, self._row_max) + blocks
         return max(smallest_budget(page), tail, int(held / LEFT_FREE))

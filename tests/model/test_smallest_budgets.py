@@ -117,13 +117,17 @@ def two_sided(random: np.random.Generator, *, best: bool, how: str) -> Callable[
     kinds = ("table", "reader", "stream", "live" if width in ("none", "same") else "stream")
     kind = str(random.choice(kinds))
     join = matwin.bestmatch_join if best else matwin.epsilon_join
+    if best and how in ("left", "right") and random.random() < 0.4:
+        options["ties"] = str(random.choice(("first", "last")))
+    if kind != "live" and how != "inner" and random.random() < 0.4:
+        options["ordered"] = True
+    if random.random() < 0.7:  # else pages are larger in larger budgets
+        options["page_size"] = PAGE
 
     def run(budget: int) -> Any:
         report = Report()
         sources = [as_source(rows, kind, order, span) for rows in (left, right)]
-        found = join(
-            *sources, on=on, how=how, memory=budget, page_size=PAGE, report=report, **options
-        )
+        found = join(*sources, on=on, how=how, memory=budget, report=report, **options)
         return within(budget, found, report)
 
     return run
@@ -418,3 +422,58 @@ def store_steps(random: np.random.Generator) -> Callable[[int], Any]:
 @given(seed=st.integers(0, 2**32), budget=budgets)
 def test_stores(seed: int, budget: int) -> None:
     works_or_says_what_does(store_steps(np.random.default_rng(seed)), budget)
+
+
+# ── how much is announced ────────────────────────────────────────────────────────────────────
+
+
+def shapes(shape: str) -> pa.Table:
+    """Forty rows of 9 kB: one text, or three hundred numbers."""
+    t = np.random.default_rng(1).permutation(40)
+    if shape == "wide":
+        return pa.table({"t": t, "s": ["x" * 9000] * 40})
+    return pa.table({"t": t, **{f"c{number}": t % 9 for number in range(300)}})
+
+
+ASKED: dict[str, Callable[..., matwin.Result]] = {
+    "inner": lambda x, **o: matwin.epsilon_join(x, x, on={"t": 1}, **o),
+    "semi": lambda x, **o: matwin.epsilon_join(x, x, on={"t": 1}, how="semi", **o),
+    "best": lambda x, **o: matwin.bestmatch_join(x, x, on={"t": 1}, **o),
+    "ties": lambda x, **o: matwin.bestmatch_join(x, x, on={"t": 1}, ties="last", **o),
+    "full": lambda x, **o: matwin.bestmatch_join(x, x, on={"t": 1}, how="full", **o),
+    "overall": lambda x, **o: matwin.bestmatch_join(x, x, on={"t": 1}, how="inner", **o),
+    "ordered": lambda x, **o: matwin.bestmatch_join(x, x, on={"t": 1}, ordered=True, **o),
+    "ordered pairs": lambda x, **o: matwin.epsilon_join(x, x, on={"t": 1}, ordered=True, **o),
+    "fixed": lambda x, **o: matwin.fixed_window_join(x, x, time="t", period=2, on={"t": 1}, **o),
+    "window": lambda x, **o: matwin.window_join({"a": x, "b": x}, time="t", windows=1, **o),
+}
+LOOSE = ("window",)
+"""Joins that ask for what as many windows again take, which a hot key would need."""
+
+
+@pytest.mark.parametrize("shape", ["wide", "columns"])
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_announced_works_at_once_and_little_less_does_not(name: str, shape: str) -> None:
+    rows = shapes(shape)
+    with pytest.raises(BudgetError) as told:
+        ASKED[name](rows, memory=SMALLEST).read_all()
+    smallest = told.value.smallest_bytes
+    assert str(smallest) in str(told.value)
+    report = Report()
+    found = ASKED[name](rows, memory=smallest, report=report).read_all()
+    assert as_bag(found) == as_bag(ASKED[name](rows).read_all())
+    assert 0 < report.peak_bytes <= smallest
+    assert smallest < 1 << 20 or shape != "wide"
+    for part in () if name in LOOSE else (1.25, 1.5):
+        with pytest.raises(BudgetError):
+            ASKED[name](rows, memory=int(smallest / part)).read_all()
+
+
+def test_halves_that_are_too_small_are_refused_before_they_are_taken_twice() -> None:
+    rows = pa.table({"t": np.arange(10)})
+    with pytest.raises(BudgetError, match="half of it each") as told:
+        matwin.epsilon_join(rows, rows, on={"t": 1}, ordered=True, memory=SMALLEST).read_all()
+    smallest = told.value.smallest_bytes
+    assert 2 * SMALLEST <= smallest <= 2.5 * SMALLEST
+    found = matwin.epsilon_join(rows, rows, on={"t": 1}, ordered=True, memory=smallest)
+    assert found.to_arrow()["t_left"].to_pylist() == sorted([*range(10)] * 3)[1:-1]
