@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pytest
 
 FORMS = ("standard", "grid", "slab")
+Cases = TypeVar("Cases")
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,8 +186,8 @@ def _fork_each(file: str, name: str, cases: list[list[Any]]) -> list[tuple[int, 
     return [(fate.signal, fate.value, fate.error) for fate in fates]
 
 
-def campaign(usual: int, many: int) -> int:
-    """How many cases to try: `many` when a long run was asked for."""
+def campaign(usual: Cases, many: Cases) -> Cases:
+    """How many cases to try, or which: `many` when a long run was asked for."""
     return many if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else usual
 
 

@@ -186,6 +186,9 @@ WAYS = {
 }  # fmt: skip
 
 
+JOINS, SQL, FEW = ["joined", "on pages", "dataset"], ["sql", "sql join"], ["joined", "dataset"]
+
+
 def answer(way: str, bad: str, good: str) -> list[str]:
     """The rows, in no order."""
     found = WAYS[way](bad, good)
@@ -288,25 +291,30 @@ def check(kinds: dict[str, Any], folder: Path, ways: list[str], part: int, count
     assert tally.get("another file", 0) < tried // 30 + 5
 
 
+def some(kinds: dict[str, Any]) -> dict[str, Any]:
+    """All kinds, or a few of them where a query for each would take too long."""
+    return dict(random.sample(list(kinds.items()), campaign(3, len(kinds))))
+
+
 @pytest.mark.proof("flipped bits in Parquet footers and page headers")
 @pytest.mark.parametrize("part", range(campaign(1, 10)))
 def test_parquet_joins(tmp_path: Path, part: int) -> None:
-    check(PARQUET, tmp_path, ["joined", "on pages", "dataset"], part, campaign(300, 4500))
+    check(PARQUET, tmp_path, campaign(FEW, JOINS), part, campaign(140, 4500))
 
 
 @pytest.mark.proof("flipped bits in Parquet footers and page headers")
 @pytest.mark.parametrize("part", range(campaign(1, 10)))
 def test_parquet_in_sql(tmp_path: Path, part: int) -> None:
-    check(PARQUET, tmp_path, ["sql", "sql join"], part, campaign(60, 2500))
+    check(some(PARQUET), tmp_path, campaign(["sql join"], SQL), part, campaign(21, 2500))
 
 
 @pytest.mark.proof("flipped bits in IPC footers")
 @pytest.mark.parametrize("part", range(campaign(1, 10)))
 def test_ipc_joins(tmp_path: Path, part: int) -> None:
-    check(IPC, tmp_path, ["joined", "on pages", "dataset"], part, campaign(200, 2000))
+    check(IPC, tmp_path, campaign(FEW, JOINS), part, campaign(100, 2000))
 
 
 @pytest.mark.proof("flipped bits in IPC footers")
 @pytest.mark.parametrize("part", range(campaign(1, 10)))
 def test_ipc_in_sql(tmp_path: Path, part: int) -> None:
-    check(IPC, tmp_path, ["sql", "sql join"], part, campaign(40, 1000))
+    check(some(IPC), tmp_path, campaign(["sql join"], SQL), part, campaign(15, 1000))
