@@ -244,6 +244,9 @@ class Footer:
         has_nulls = self._has(f.NULLS) & (chunks[..., f.NULLS] > 0)
         is_required = np.array([leaf.optional == 0 for leaf in leaves], bool)
         self._refuse(has_nulls & is_required, "has nulls, which the schema excludes")
+        is_plain = (chunks[..., f.CODEC] == 0) & (values > 0)
+        is_packed = is_plain & (packed != chunks[..., f.UNPACKED])
+        self._refuse(is_packed, "is not compressed, and takes another size than its values")
         starts = self._starts()
         outside = (
             (packed < 0) | (starts < 0) | (starts > self._size) | (packed > self._size - starts)
