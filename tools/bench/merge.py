@@ -10,18 +10,17 @@ others together.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-import lmdb
-import numpy as np
 import pyarrow as pa
 
 import matwin
+from matwin.storage.layout import PageId
+from matwin.storage.pagefile import LmdbPageFile
 
 from .asof import Case
 from .joins import THREADS
@@ -30,7 +29,7 @@ from .measures import Disagreement
 Found = TypeVar("Found")
 MEMORY = 1 << 24
 PLENTY = "8GiB"
-COPIED_ROWS = 8_192
+COPIED_ROWS, PAGE_BYTES = 8_192, 1 << 18
 ASKED: dict[str, dict[str, Any]] = {
     "no key, no tolerance": {},
     "a key": {"by": "k"},
@@ -93,21 +92,16 @@ def _joined(
 
 def _copied(tables: tuple[pa.Table, pa.Table]) -> int:
     """All rows into LMDB and out again, twice; the bytes that were read."""
-    read = 0
-    size = 4 * sum(table.nbytes for table in tables) + (1 << 26)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        lmdb.open(folder, map_size=size, sync=False, metasync=False) as env,
-    ):
+    batches = [b for table in tables for b in table.to_batches(COPIED_ROWS)]
+    file, read = LmdbPageFile(None, page_size=PAGE_BYTES), 0
+    try:
         for turn in range(2):
-            batches = [b for table in tables for b in table.to_batches(COPIED_ROWS)]
-            for number, batch in enumerate(batches):
-                with env.begin(write=True) as writing:
-                    writing.put(b"%d %08d" % (turn, number), bytes(batch.serialize()))
-            with env.begin(buffers=True) as reading:
-                read += sum(
-                    int(np.frombuffer(v, np.uint8).copy().size) for _, v in reading.cursor()
-                )
+            pages = [PageId(turn, number) for number in range(len(batches))]
+            for page_id, batch in zip(pages, batches, strict=True):
+                file.write([(page_id, batch.serialize())])
+            read += sum(file.read(page_id).size for page_id in pages)
+    finally:
+        file.close()
     return read
 
 
