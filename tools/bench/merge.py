@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+from zlib import crc32
 
 import pyarrow as pa
 
 import matwin
-from matwin.storage.layout import PageId
+from matwin.storage.layout import PageId, Piece
 from matwin.storage.pagefile import LmdbPageFile
 
 from .asof import Case
@@ -96,10 +97,13 @@ def _copied(tables: tuple[pa.Table, pa.Table]) -> int:
     file, read = LmdbPageFile(None, page_size=PAGE_BYTES), 0
     try:
         for turn in range(2):
-            pages = [PageId(turn, number) for number in range(len(batches))]
-            for page_id, batch in zip(pages, batches, strict=True):
-                file.write([(page_id, batch.serialize())])
-            read += sum(file.read(page_id).size for page_id in pages)
+            file.loosen(turn)
+            pieces = []
+            for number, batch in enumerate(batches):
+                page_id, body = PageId(turn, number), batch.serialize()
+                file.write([(page_id, body)])
+                pieces.append(Piece(page_id, 0, body.size, crc32(body)))
+            read += sum(file.read_pieces([piece])[0].size for piece in pieces)
     finally:
         file.close()
     return read
