@@ -38,6 +38,8 @@ _COPIES = 8
 class Csv(File):
     """Text with a header line, perhaps compressed."""
 
+    is_parsed = True
+
     @property
     def delimiter(self) -> str:
         return "\t" if ".tsv" in Path(self.path.lower()).suffixes else ","
@@ -65,7 +67,7 @@ class Csv(File):
         block = max(CSV_BLOCK_BYTES_MIN, min(share.portion_bytes // 2, CSV_BLOCK_BYTES))
         values = Values(self.delimiter, self.schema, columns)
         with self._text() as text:
-            texts = blocks(text.read, Records(self.delimiter), block, self._check_row(share))
+            texts = blocks(text, Records(self.delimiter), block, self._check_row(share))
             names = header_of(next(texts, b""), self.delimiter, f"{self.name}: {self.path}")
             rows = 1
             for some in texts:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -36,6 +36,8 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 class File(ABC):
     """One file: where it is, and what it says of itself."""
 
+    is_parsed: ClassVar[bool] = False
+    """Whether Arrow makes all values from text, so that no buffer can be malformed."""
     place: Place
     size: int
     name: str

@@ -62,7 +62,8 @@ class Files(Source):
                     batch = next(batches, None)
                 if batch is None:
                     break
-                for part in sliced(validated(batch, where), portion_bytes):
+                whole = batch if file.is_parsed else validated(batch, where)
+                for part in sliced(whole, portion_bytes):
                     yield _cast(part, schema, where)
 
     def row_groups(self, column: str) -> list[RowGroup] | None:

@@ -60,6 +60,7 @@ class DatasetText(Csv):
     where a row is longer than one.
     """
 
+    is_parsed = False  # a format may say that UTF-8 is not checked
     format: Any = None
     names: tuple[str, ...] = ()
     """All columns of the file, where the format has them."""
@@ -70,7 +71,7 @@ class DatasetText(Csv):
         """What cuts it; None for Arrow."""
 
     @abstractmethod
-    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+    def _table(self, text: memoryview, columns: Sequence[str]) -> pa.Table:
         """The rows of some records."""
 
     @property
@@ -89,7 +90,7 @@ class DatasetText(Csv):
             yield from self._by_arrow(columns, share, block)
             return
         with self.place.text() as text:
-            texts = blocks(text.read, records, block, self._check_row(share))
+            texts = blocks(text, records, block, self._check_row(share))
             rows = 0
             if self.has_header:
                 next(texts, None)
@@ -172,7 +173,7 @@ class DatasetCsv(DatasetText):
     def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
         return pa_csv.open_csv(text, *self._options(block_bytes, columns))
 
-    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+    def _table(self, text: memoryview, columns: Sequence[str]) -> pa.Table:
         reading, parsing, converting = self._options(len(text) + 1, columns)
         reading.column_names, reading.autogenerate_column_names = list(self.names), False
         return pa_csv.read_csv(pa.BufferReader(text), reading, parsing, converting)
@@ -207,7 +208,7 @@ class DatasetJson(DatasetText):
     def _blocks(self, text: Any, block_bytes: int, columns: Sequence[str]) -> Any:
         return pa_json.open_json(text, *self._options(block_bytes, columns))
 
-    def _table(self, text: bytes, columns: Sequence[str]) -> pa.Table:
+    def _table(self, text: memoryview, columns: Sequence[str]) -> pa.Table:
         return pa_json.read_json(pa.BufferReader(text), *self._options(len(text) + 1, columns))
 
     def described(self) -> File:

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 BOM = b"\xef\xbb\xbf"
+_PIECE_BYTES = 2**16
+
+Bytes = bytes | bytearray
 
 
 class Records:
@@ -33,57 +36,61 @@ class Records:
         """The byte before it; 0 for a quote that opened and closed nothing."""
         self._is_begun = False
 
-    def cut(self, data: bytes) -> tuple[int, int]:
+    def cut(self, data: Bytes, start: int = 0, stop: int | None = None) -> tuple[int, int]:
         """Behind the first and behind the last record that ends in these bytes; 0 for none.
 
         >>> Records(",").cut(b'a,"b\\nc"\\n5" disk\\nx,"y')
         (8, 16)
         """
-        flips, was_inside = self._flips(data), self._is_inside
+        stop = len(data) if stop is None else stop
+        flips, was_inside = self._flips(data, start, stop), self._is_inside
         self._is_inside ^= bool(len(flips) & 1)
-        found = _outer(data, b"\n", len(data), flips, was_inside)
+        found = _outer(data, b"\n", start, stop, flips, was_inside)
         if not any(found):
             # In files of old Macs a line ends with \r alone; the last one may be half of \r\n.
-            found = _outer(data, b"\r", len(data) - 1, flips, was_inside)
+            found = _outer(data, b"\r", start, stop - 1, flips, was_inside)
         return found
 
     def ends(self, data: bytes) -> Any:
         """Behind each record that ends in these bytes."""
-        flips, was_inside = self._flips(data), self._is_inside
+        flips, was_inside = self._flips(data, 0, len(data)), self._is_inside
         self._is_inside ^= bool(len(flips) & 1)
-        places = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        places = _places(np.frombuffer(data, np.uint8), ord("\n"), 0, len(data))
         return places[((np.searchsorted(flips, places) & 1) != 0) == was_inside] + 1
 
-    def _flips(self, data: bytes) -> Any:
+    def _flips(self, data: Bytes, start: int, stop: int) -> Any:
         """The quotes that begin and end texts, two of them for one that is doubled."""
-        if not self._is_begun and data:
+        if not self._is_begun and start < stop:
             self._is_begun = True
-            if data.startswith(BOM):
-                return self._flips(data[len(BOM) :]) + len(BOM)
-        if not self._quote or self._quote not in data:
-            self._before = data[-1] if data else self._before
+            if data.startswith(BOM, start):
+                start += len(BOM)
+        if start == stop:
+            return np.empty(0, np.int64)
+        if not self._quote or data.find(self._quote, start, stop) < 0:
+            self._before = data[stop - 1]
             return np.empty(0, np.int64)
         found = np.frombuffer(data, np.uint8)
         quote = self._quote[0]
-        quotes = np.flatnonzero(found == quote)
+        quotes = _places(found, quote, start, stop)
         opening = quotes[int(self._is_inside) :: 2]
         before = found[opening - 1]
-        if len(opening) and opening[0] == 0:
+        if len(opening) and opening[0] == start:
             before[0] = self._before
         # A quote behind the one that closes makes both of them one character.
         if not self._borders[before].all():
-            quotes = self._one_by_one(data, quotes.tolist())
-        is_flip = bool(len(quotes)) and quotes[-1] == len(data) - 1
-        self._before = data[-1] if is_flip or data[-1] != quote else 0
+            quotes = self._one_by_one(data, start, quotes.tolist())
+        is_flip = bool(len(quotes)) and quotes[-1] == stop - 1
+        self._before = data[stop - 1] if is_flip or data[stop - 1] != quote else 0
         return quotes
 
-    def _one_by_one(self, data: bytes, quotes: list[int]) -> Any:
+    def _one_by_one(self, data: Bytes, start: int, quotes: list[int]) -> Any:
         """The same where a quote stands in the middle of a field."""
         flips = []
         quote = self._quote[0]
-        is_inside, closed = self._is_inside, -1 if self._before == quote else -2
+        is_inside = self._is_inside
+        closed = start - 1 if self._before == quote else start - 2
         for place in quotes:
-            before = data[place - 1] if place else self._before
+            before = data[place - 1] if place > start else self._before
             if is_inside:
                 closed = place
             elif closed != place - 1 and (before == quote or not self._borders[before]):
@@ -93,7 +100,18 @@ class Records:
         return np.array(flips, np.int64)
 
 
-def _outer(data: bytes, end: bytes, stop: int, flips: Any, was_inside: bool) -> tuple[int, int]:
+def _places(found: Any, byte: int, start: int, stop: int) -> Any:
+    """Where a byte stands; in pieces that stay in the processor's cache."""
+    pieces = [
+        np.flatnonzero(found[at : min(at + _PIECE_BYTES, stop)] == byte) + at
+        for at in range(start, stop, _PIECE_BYTES)
+    ]
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+
+def _outer(
+    data: Bytes, end: bytes, start: int, stop: int, flips: Any, was_inside: bool
+) -> tuple[int, int]:
     """Behind the first and behind the last end that stands outside of quotes; 0 for none."""
 
     def flips_before(place: int) -> int | None:
@@ -101,37 +119,53 @@ def _outer(data: bytes, end: bytes, stop: int, flips: Any, was_inside: bool) -> 
         count = int(np.searchsorted(flips, place))
         return count if (count & 1) != was_inside else None
 
-    first = data.find(end, 0, max(stop, 0))
+    stop = max(start, stop)
+    first = data.find(end, start, stop)
     while first >= 0 and (count := flips_before(first)) is not None:
         first = data.find(end, int(flips[count]), stop) if count < len(flips) else -1
-    last = data.rfind(end, 0, stop) if first >= 0 else -1
+    last = data.rfind(end, first, stop) if first >= 0 else -1
     while last > first and (count := flips_before(last)) is not None:
-        last = data.rfind(end, 0, int(flips[count - 1]))
+        last = data.rfind(end, first, int(flips[count - 1]))
     return first + 1, last + 1
 
 
 def blocks(
-    read: Callable[[int], bytes], records: Records, block_bytes: int, check: Callable[[int], None]
-) -> Iterator[bytes]:
+    text: Any, records: Records, block_bytes: int, check: Callable[[int], None]
+) -> Iterator[memoryview]:
     """A text as its first record and then blocks of whole ones; a block is larger where a record
-    is, of which `check` is told the bytes so far."""
-    rest: list[bytes] = []
-    rest_bytes, is_first = 0, True
-    while data := read(block_bytes):
-        if is_first and not rest_bytes:
+    is, of which `check` is told the bytes so far.
+
+    A block is there until the next one is asked for: all of them come into one piece of memory, for
+    new memory costs as much as finding the ends.
+    """
+    room = bytearray(block_bytes + min(block_bytes, _PIECE_BYTES))
+    begin = stop = 0
+    is_first = True
+    while True:
+        if begin:  # to the front, what has not ended
+            memoryview(room)[: stop - begin] = memoryview(room)[begin:stop]
+            begin, stop = 0, stop - begin
+        if len(room) - stop < block_bytes:
+            larger = bytearray(stop + max(stop // 2, block_bytes))
+            larger[:stop] = memoryview(room)[:stop]
+            room = larger
+        count = text.readinto(memoryview(room)[stop : stop + block_bytes])
+        if not count:
+            break
+        if is_first and not stop:
             # Empty lines before the first record are none.
-            data = data.removeprefix(BOM).lstrip(b"\r\n")
-        first, last = records.cut(data)
+            blank = count - len(bytes(room[:count]).removeprefix(BOM).lstrip(b"\r\n"))
+            begin = stop = blank
+            count -= blank
+        first, last = records.cut(room, stop, stop + count)
+        stop += count
+        whole = memoryview(room)
         if is_first and first:
-            yield b"".join([*rest, data[:first]])
-            rest, rest_bytes, is_first = [], 0, False
-        else:
-            first = 0
-        if first < last:
-            yield b"".join([*rest, memoryview(data)[first:last]])
-            rest, rest_bytes = [], 0
-        rest.append(data[last:])
-        rest_bytes += len(data) - last
-        check(rest_bytes)
-    if rest_bytes:
-        yield b"".join(rest)
+            yield whole[begin:first]
+            begin, is_first = first, False
+        if begin < last:
+            yield whole[begin:last]
+            begin = last
+        check(stop - begin)
+    if begin < stop:
+        yield memoryview(room)[begin:stop]

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -195,16 +194,27 @@ def test_what_is_read_at_once() -> None:
     schema = pa.schema([("k", pa.string()), ("i", pa.int64()), ("x", pa.float64())])
     assert [len(way) for way in ways(schema, ["i"])] == [1]
     assert [len(way) for way in ways(schema, ["k"])] == [1]
-    assert [len(way) for way in ways(schema, ["k", "i", "x"])] == [1, 3]
+    assert [len(way) for way in ways(schema, ["k", "i", "x"])] == [1, 1, 3]
+    codes = pa.schema([("k", pa.dictionary(pa.int32(), pa.string())), ("i", pa.int64())])
+    assert [len(way) for way in ways(codes, ["k", "i"])] == [1, 2]
 
 
 # ── where records end ────────────────────────────────────────────────────────────────────────────
 
 
-def reading(pieces: list[bytes]) -> Callable[[int], bytes]:
-    """What reads these pieces, one after the other."""
-    rest = iter(pieces)
-    return lambda size: next(rest, b"")
+class Pieces:
+    """Gives these pieces one after the other, and what has no room later."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = list(pieces)
+
+    def readinto(self, room: memoryview) -> int:
+        piece = self._pieces.pop(0) if self._pieces else b""
+        if len(piece) > len(room):
+            self._pieces.insert(0, piece[len(room) :])
+        count = min(len(piece), len(room))
+        room[:count] = piece[:count]
+        return count
 
 
 PIECES = st.lists(
@@ -214,21 +224,24 @@ PIECES = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(PIECES, st.lists(st.integers(0, 60), max_size=5))
-def test_records_end_where_arrow_sees_their_end(parts: list[str], cuts: list[int]) -> None:
+@given(PIECES, st.lists(st.integers(0, 60), max_size=5), st.integers(1, 130))
+def test_records_end_where_arrow_sees_their_end(
+    parts: list[str], cuts: list[int], block_bytes: int
+) -> None:
     """Cut anywhere, quotes in the middle of fields included."""
     data = ("h,i\n" + "".join(parts)).encode()
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[a:b] for a, b in pairwise(places)]
-    texts = list(blocks(reading(pieces), Records(","), 1, lambda size: None))
+    found = blocks(Pieces(pieces), Records(","), block_bytes, lambda size: None)
+    texts = [bytes(text) for text in found]
     assert b"".join(texts) == data
     parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     texts_only = pa_csv.ConvertOptions(column_types={"h": pa.string(), "i": pa.string()})
 
     def read(text: bytes) -> list[Any]:
         options = pa_csv.ReadOptions(column_names=["h", "i"], use_threads=False)
-        found = pa_csv.read_csv(pa.BufferReader(text), options, parse, texts_only)
-        return [tuple(row.values()) for row in found.to_pylist()]
+        table = pa_csv.read_csv(pa.BufferReader(text), options, parse, texts_only)
+        return [tuple(row.values()) for row in table.to_pylist()]
 
     assert [row for text in texts for row in read(text)] == read(data)
 
