@@ -32,6 +32,8 @@ from matwin.storage.layout import Piece
 from matwin.storage.ordering import count_upto, sort_order
 from matwin.storage.store import Store
 
+from .sizes import ways_of
+
 LEFT_BIT = 62
 LEFT = 1 << LEFT_BIT
 """Added to a left row's number."""
@@ -62,7 +64,8 @@ class EventRoom:
         ways = FAN_IN
         if self.expected_bytes is not None:
             runs = 5 * self.expected_bytes // self.run_bytes // 4
-            ways = max(FAN_IN_MIN, runs) if runs <= FAN_IN_MAX else FAN_IN
+            each = runs if runs <= FAN_IN_MAX else ways_of(runs, FAN_IN)
+            ways = max(FAN_IN_MIN, each)
         return max(CHUNK_BYTES_MIN, self.merge_bytes // 2 // ways)
 
     @property
@@ -170,7 +173,7 @@ class Events:
         open_: list[tuple[Key, int]] = [((), number) for number in range(len(heads))]
         loaded = 0
         while True:
-            chosen: list[tuple[_Head, Piece]] = []
+            chosen: list[tuple[_Head, Piece, Key]] = []
             while open_ and (loaded < self._room.merge_bytes or not open_[0][0]):
                 number = open_[0][1]
                 head = heads[number]
@@ -178,7 +181,7 @@ class Events:
                     heapq.heappop(open_)
                     continue
                 piece, last = head.run.pieces.popleft(), head.run.lasts.popleft()
-                chosen.append((head, piece))
+                chosen.append((head, piece, last))
                 loaded += piece.size
                 heapq.heapreplace(open_, (last, number))
             self._load(chosen)
@@ -189,13 +192,13 @@ class Events:
             loaded -= sum(8 * len(part) * len(part[0]) for part in parts)
             yield self._sorted(parts)
 
-    def _load(self, chosen: Sequence[tuple[_Head, Piece]]) -> None:
+    def _load(self, chosen: Sequence[tuple[_Head, Piece, Key]]) -> None:
         """Read chunks of several runs in one call: a call for each took 200 us of 230."""
-        bodies = self._lanes.take_bytes([piece for _, piece in chosen]) if chosen else []
-        for (head, _), body in zip(chosen, bodies, strict=True):
+        bodies = self._lanes.take_bytes([piece for _, piece, _ in chosen]) if chosen else []
+        for (head, _, last), body in zip(chosen, bodies, strict=True):
             # A copy: as long as one chunk is held, so is all that was read with it.
             columns = np.frombuffer(body, np.int64).reshape(len(self._schema), -1).copy()
-            head.parts.append(list(columns))
+            head.parts.append((list(columns), last))
 
     def close(self) -> None:
         """Give up all rows."""
@@ -216,19 +219,20 @@ class _Head:
     """The chunks of a run that have been read, and those that have not."""
 
     run: _Run
-    parts: list[Columns] = field(default_factory=list)
+    parts: list[tuple[Columns, Key]] = field(default_factory=list)
+    """With the key of the last row of each."""
 
     def upto(self, bound: Key | None, keys: Callable[[Columns], Columns]) -> Iterator[Columns]:
         """Take the rows up to and including the bound; all of them where there is none."""
         while self.parts:
-            part = self.parts[0]
-            rows = len(part[0]) if bound is None else count_upto(keys(part), bound)
-            if rows == len(part[0]):
-                yield self.parts.pop(0)
+            part, last = self.parts[0]
+            if bound is None or last <= bound:
+                yield self.parts.pop(0)[0]
                 continue
+            rows = count_upto(keys(part), bound)
             if rows:
                 yield [column[:rows] for column in part]
-                self.parts[0] = [column[rows:] for column in part]
+                self.parts[0] = [column[rows:] for column in part], last
             return
 
 

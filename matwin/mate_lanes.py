@@ -29,6 +29,7 @@ from .side import ROW
 from .sizes import bytes_at, cuts
 
 MATE = "matwin mate"
+PAIR_BYTES = 16
 
 
 class PairLanes:
@@ -170,17 +171,22 @@ def _edges(lane: Int64s, lanes: int) -> list[int]:
 
 def gathered(lanes: Lanes, number: int, rows_max: int) -> Iterator[Pairs]:
     """The pairs of a lane, those of several pieces together."""
+    yield from map(_pairs_of, taken_together(lanes, number, rows_max * PAIR_BYTES))
+
+
+def taken_together(lanes: Lanes, number: int, size_max: int) -> Iterator[list[pa.RecordBatch]]:
+    """The pieces of a lane, so many bytes of them together and at most twice as many."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
-    at_once = max(1, rows_max // lanes.lane(number).piece_rows_max)
+    size = 0
+    at_once = max(1, size_max // max(lanes.lane(number).piece_bytes_max, 1))
     for piece in lanes.taken(number, at_once):
         waiting.append(piece)
-        rows += piece.num_rows
-        if rows >= rows_max:
-            yield _pairs_of(waiting)
-            waiting, rows = [], 0
+        size += piece.nbytes
+        if size >= size_max:
+            yield waiting
+            waiting, size = [], 0
     if waiting:
-        yield _pairs_of(waiting)
+        yield waiting
 
 
 def _pairs_of(pieces: list[pa.RecordBatch]) -> Pairs:

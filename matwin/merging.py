@@ -7,6 +7,9 @@
     right blocks, in order ◀── pairs in lanes by their right row ◀─────────────────────────┘
          └──▶ matches in lanes by their left row ──▶ left blocks, in order ──▶ results in left order
 
+Where rows are so many that pieces of lanes would be small, lanes are fewer and each is divided once
+more when it is its turn: pieces stay large, and time grows with rows as that of a sort does.
+
 Columns that nothing is compared by are never sorted: left ones are written once and read once,
 right ones once more where they are brought to their left rows.  However rows are spread over keys
 and times, nothing but two groups of one key is kept during the pass.
@@ -20,6 +23,7 @@ input within a step; everything that is held counts against the pool's budget.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -41,7 +45,16 @@ from .events import LEFT, Columns, EventRoom, Events, Pile
 from .feed import Portion
 from .finality import DONE
 from .latest import Latest, Near
-from .mate_lanes import MateLanes, Mates, PairLanes, gathered, places_of, whole_numbers
+from .mate_lanes import (
+    PAIR_BYTES,
+    MateLanes,
+    Mates,
+    PairLanes,
+    gathered,
+    places_of,
+    taken_together,
+    whole_numbers,
+)  # fmt: skip
 from .nearest import Search
 from .need import Need
 from .numbered import TIME, Block, Numbered, numbers_of
@@ -51,7 +64,7 @@ from .report import Report
 from .shares import MERGE_SHARES as SHARES
 from .shares import STEP_SHARE
 from .side import ROW, SIDES, Side
-from .sizes import bytes_at, column_bytes, cuts
+from .sizes import bytes_at, column_bytes, cuts, fan_out, ways_of
 
 ROWS_WIDE = 16
 """A budget must have room for so many of the widest row: in its block, in the message that is made
@@ -59,6 +72,10 @@ of it, on a page, beside its match, in the output; and for all else that goes by
 
 BATCHES = 8
 """So many batches of very many columns, which take something however few rows they have."""
+
+
+Lot = list[Block]
+"""Right blocks that are there together."""
 
 
 class MergeNeed(Need):
@@ -138,7 +155,7 @@ class Merge:
         self._room = budget // SHARES.rows
         self._mates = budget // SHARES.mates
         self._gather = budget // SHARES.gather
-        self._pairs_max = max(64, budget // SHARES.pairs // 16)
+        self._pairs_max = max(64, budget // SHARES.pairs // PAIR_BYTES)
         need.check()
 
     def weight(self, rows: int, size: int) -> int:
@@ -195,16 +212,16 @@ class Merge:
                 rows.close()
 
     def _step(self, last: int, needed_from: int) -> Iterator[Any]:
-        lots = list(self._right.groups(self._room))
-        pairs = PairLanes(self._store, [lot[0].first for lot in lots], self._pairs_max)
+        parts = self._parted(list(self._right.groups(self._room)))
+        pairs = self._pair_lanes(parts)
         self._events.settle()
         held = self._events.merging_bytes + SHARES.passing * self._budget // SHARES.merge
-        held += 4 * 16 * self._pairs_max
+        held += 4 * PAIR_BYTES * self._pairs_max
         with self._pool.reserve(held):
             self._search(pairs, last, needed_from)
         attached = MateLanes(self._store, self._right.schema, self._starts(pairs.count))
-        for number, lot in enumerate(lots):
-            self._fetch(lot, pairs.lanes, number, attached)
+        for number, lots in enumerate(parts):
+            self._brought(lots, pairs.lanes, number, attached)
         pairs.lanes.close()
         ends = [*attached.starts[1:].tolist(), LEFT]
         for number, (start, limit) in enumerate(zip(attached.starts.tolist(), ends, strict=True)):
@@ -245,9 +262,14 @@ class Merge:
     # ── right rows to their left rows ────────────────────────────────────────────────────────
 
     def _starts(self, pairs: int) -> list[int]:
-        """The first left rows of lanes whose matches fit, if all are alike."""
+        """The first left rows of lanes whose matches fit, if all are alike; of fewer lanes, which
+        are divided again, where so many would be of small pieces."""
         each = pairs / max(self._left.rows, 1) * (self._right.size / max(self._right.rows, 1) + 16)
+        total = each * self._left.rows
         room = 0.8 * self._mates
+        lanes = int(total // room) + 1
+        if (ways := ways_of(lanes, fan_out(self._gather))) < lanes:
+            room = total / ways
         starts, size = [0], 0.0
         for block in self._left.blocks:
             takes = block.rows * each
@@ -261,12 +283,36 @@ class Merge:
             size += takes / lanes
         return sorted({*starts})
 
-    def _fetch(self, lot: list[Block], lanes: Lanes, number: int, attached: MateLanes) -> None:
+    def _parted(self, lots: list[Lot]) -> list[list[Lot]]:
+        """Lots in parts that have a lane of pairs each; one lot each if they are few."""
+        ways = ways_of(len(lots), fan_out(PAIR_BYTES * self._pairs_max))
+        edges = [len(lots) * n // ways for n in range(ways + 1)]
+        return [lots[a:b] for a, b in pairwise(edges) if b > a]
+
+    def _pair_lanes(self, parts: list[list[Lot]]) -> PairLanes:
+        return PairLanes(self._store, [lots[0][0].first for lots in parts], self._pairs_max)
+
+    def _brought(self, lots: list[Lot], lanes: Lanes, number: int, attached: MateLanes) -> None:
+        """Bring the rows of a lane's lots to the left rows that they match."""
+        if len(lots) == 1:
+            self._fetch(lots[0], lanes, number, attached)
+            return
+        parts = self._parted(lots)
+        again = self._pair_lanes(parts)
+        with self._pool.reserve(10 * PAIR_BYTES * self._pairs_max):
+            for found in gathered(lanes, number, self._pairs_max):
+                again.add(found)
+            again.finish()
+        for at, some in enumerate(parts):
+            self._brought(some, again.lanes, at, attached)
+        again.lanes.close()
+
+    def _fetch(self, lot: Lot, lanes: Lanes, number: int, attached: MateLanes) -> None:
         """Bring some right blocks' rows to the left rows that they match."""
         if not lanes.lane(number).rows:
             return
         size = sum(block.size for block in lot)
-        with self._pool.reserve(2 * size + 6 * 16 * self._pairs_max):
+        with self._pool.reserve(2 * size + 6 * PAIR_BYTES * self._pairs_max):
             rows = self._right.read(lot)
             places = numbers_of(rows)
             for left, right in gathered(lanes, number, self._pairs_max):
@@ -301,20 +347,25 @@ class Merge:
         self, lanes: Lanes, number: int, start: int, limit: int, last: int
     ) -> Iterator[Any]:
         """The same where their matches do not fit, in smaller stretches."""
-        ways = 2 * lanes.lane(number).message_bytes // self._mates + 1
+        lane = lanes.lane(number)
+        lots = int(1.25 * lane.message_bytes / self._mates) + 1
+        ways = max(2, ways_of(lots, fan_out(self._gather)))
         starts = np.unique(np.linspace(start, limit, ways + 1).astype(np.int64)[:-1]).tolist()
         again = MateLanes(self._store, self._right.schema, starts)
-        for piece in lanes.taken(number, at_once=1):
-            again.move(piece)
+        with self._pool.reserve(4 * max(self._gather, lane.piece_bytes_max)):
+            for pieces in taken_together(lanes, number, self._gather // 2):
+                again.move(pa.concat_batches(pieces))
         for at, (begin, until) in enumerate(pairwise([*starts, limit])):
             yield from self._emitted(again.lanes, at, begin, until, last)
         again.lanes.close()
 
     def _of_blocks(self, start: int, limit: int, last: int) -> Iterator[pa.RecordBatch]:
         """The left rows between two numbers that leave in this step, a block at a time."""
-        for block in self._left.blocks:
-            if block.first >= limit or block.last < start:
-                continue
+        blocks = self._left.blocks
+        for at in range(bisect_left(blocks, start, key=lambda block: block.last), len(blocks)):
+            block = blocks[at]
+            if block.first >= limit:
+                break
             if block.low > last or block.done >= last:
                 continue
             with self._pool.reserve(3 * block.size):

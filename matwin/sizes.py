@@ -174,3 +174,27 @@ def cuts(widths: Int64s | int, count: int, share: int, rows_max: int) -> list[tu
         found.append((start, min(max(limit, start + 1), start + rows_max)))
         start = found[-1][1]
     return found
+
+
+PIECE_BYTES, WAYS_MIN = 1 << 15, 8
+"""A piece costs 60 us, as much as moving 32 KB once more; so rows are divided into as many lots at
+a time as leave pieces larger than that, but not into so few that little memory moves them often."""
+
+
+def fan_out(put_bytes: int) -> int:
+    """Into how many lots so many bytes are divided at most."""
+    return max(WAYS_MIN, put_bytes // PIECE_BYTES)
+
+
+def ways_of(lots: int, most: int) -> int:
+    """Into how many lots rows are divided at a time, so that there are so many in the end: as few
+    times as `most` allows, and each time alike.
+
+    >>> ways_of(30, 32), ways_of(200, 32)
+    (30, 15)
+    """
+    levels, reach = 1, most
+    while reach < lots:
+        levels, reach = levels + 1, reach * most
+    ways = max(1, round(lots ** (1 / levels)))
+    return ways if ways**levels >= lots else ways + 1

@@ -44,7 +44,8 @@ class Lane:
 
     rows: int = 0
     size: int = 0
-    piece_rows_max: int = 0
+    piece_bytes_max: int = 0
+    """The largest piece, as a message."""
     message_bytes: int = 0
     """The rows as messages, whose heads are the larger part where columns are many."""
     _places: array[int] = field(default_factory=lambda: array("Q"))
@@ -55,6 +56,7 @@ class Lane:
         """Note a piece."""
         self._places.extend((page, start, body.size, crc32(body)))
         self.message_bytes += body.size
+        self.piece_bytes_max = max(self.piece_bytes_max, body.size)
 
     def pieces(self, window: int) -> list[Piece]:
         """All pieces, in the order in which they came."""
@@ -129,7 +131,6 @@ class Lanes:
                 page.add(number, body)
                 lane = self._lanes.setdefault(number, Lane())
                 lane.rows += piece.num_rows
-                lane.piece_rows_max = max(lane.piece_rows_max, piece.num_rows)
                 lane.size += self._bytes_of(piece)
         self._write(page)
 
