@@ -105,31 +105,35 @@ def asof_question(
     _one_of("how", how, HOWS)
     if not isinstance(on, str | tuple):
         raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
-    _check_tolerance(tolerance, attributes_of(left, right, {on: None})[0])
-    limits = _limits(tolerance, direction, allows_exact=allow_exact_matches)
+    far = _distance(tolerance, attributes_of(left, right, {on: None})[0])
+    limits = _limits(tolerance, far, direction, allows_exact=allow_exact_matches)
     return Question.of(
         left, right, on={on: limits}, by=by, how="left", best=True,
         keep_unmatched=how == "left", suffixes=suffixes,
     )  # fmt: skip
 
 
-def _check_tolerance(tolerance: Any, compared: Attribute) -> None:
-    """Refuse what is no distance, in the words in which it was given."""
+def _distance(tolerance: Any, compared: Attribute) -> int | float | None:
+    """How far that is in the column's own unit; refuse what is not a distance, in the words in
+    which it was given."""
     if isinstance(tolerance, tuple):
         raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
     if tolerance is None or not compared.is_number:
-        return  # what is wrong with the column is told with the question
+        return None  # what is wrong with the column is told with the question
     column = pa.field(compared.name, compared.type)
-    if in_units(tolerance, column, rounding=math.floor) < 0:
+    if (far := in_units(tolerance, column, rounding=math.floor)) < 0:
         raise InputError(
             f"tolerance={shown(tolerance)} is negative; it is a distance, so leave out the sign: "
             "direction= says on which side a match may be"
         )
+    return far
 
 
-def _limits(tolerance: Any, direction: str, *, allows_exact: bool) -> Any:
+def _limits(tolerance: Any, far: int | float | None, direction: str, *, allows_exact: bool) -> Any:
     """What the tolerance says of ``right - left``."""
     before = None if tolerance is None else negative(tolerance)
+    if far == 0 and not allows_exact:  # no match, as pandas has it, rather than a mistake
+        return nonzero((before, tolerance))
     if direction == "nearest":
         both = None if tolerance is None else (before, tolerance)
         return both if allows_exact else nonzero(both)

@@ -196,5 +196,7 @@ def ways_of(lots: int, most: int) -> int:
     levels, reach = 1, most
     while reach < lots:
         levels, reach = levels + 1, reach * most
-    ways = max(1, round(lots ** (1 / levels)))
-    return ways if ways**levels >= lots else ways + 1
+    ways = 1
+    while ways**levels < lots:
+        ways += 1
+    return ways

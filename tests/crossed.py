@@ -357,7 +357,7 @@ class _Drawn:
         far = max(ends, default=None) if chance.random() < 0.7 else None
         if far is not None and far >= 2**62 and not kind.is_float:
             far = None
-        allows_exact = chance.random() < 0.7 or far == 0
+        allows_exact = chance.random() < 0.7
         return {
             "on": self.names[0],
             "tolerance": far if far is None or kind.unit is None else f"{far}{kind.unit}",
