@@ -52,8 +52,9 @@ class GatheredPages:
         self._part(stream, is_new=True).append(rows)
 
     def take_old(self, stream: int, rows: pa.RecordBatch) -> None:
-        """Rows whose tuples with one another have been found."""
-        self._part(stream, is_new=False).append(rows)
+        """Rows whose tuples with one another have been found.  They have been sorted for that: they
+        are runs, and take nothing of what sorting may."""
+        self._part(stream, is_new=False).put_down(rows)
 
     def state(self) -> State:
         """The windows in the store."""
@@ -70,7 +71,8 @@ class GatheredPages:
         if (stream, is_new) not in self._parts:
             self._parts[stream, is_new] = PagedPart(
                 self._blocks[stream], self._store, self._name(stream, is_new=is_new),
-                materialize=self._form, arrival="unsorted",
+                materialize=self._form if is_new else "slab", arrival="unsorted",
+                has_only_runs=not is_new,
             )  # fmt: skip
         return self._parts[stream, is_new]
 

@@ -65,7 +65,7 @@ class WindowJoining:
             _as_given(s.grid.order.limits, question) for s in question.sides
         ]
         self.decision = choice.reason
-        self.need: Need = StreamsNeed(question, options)
+        self.need: Need = StreamsNeed(question, options, is_live=is_live)
 
     beyond = "walk"
 

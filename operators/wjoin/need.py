@@ -13,18 +13,22 @@ from .question import WindowQuestion
 LEFT_FREE = 0.25
 """What gathering rows, output, tails and what is written leave of a budget, at least."""
 
+LIVE = 4
+"""Shares of what sorting may take that a live stream's rows have, with those that gather."""
+
 
 class StreamsNeed(Need):
     """Windows of all streams, and a page of each held at a time."""
 
-    def __init__(self, question: WindowQuestion, options: Options) -> None:
+    def __init__(self, question: WindowQuestion, options: Options, *, is_live: bool) -> None:
         super().__init__(options)
         self._sides = question.sides
+        self._is_live = is_live
 
     def _smallest(self, ties: int, page: int) -> int:
         streams = len(self._sides)
-        # Old rows and new ones, and as many windows again where a key is too hot for the memory.
-        windows = 4 * streams
+        # Only one window of each sorts; live rows gather beside them, in half of the budget.
+        windows = (LIVE if self._is_live else 1) * streams
         keys = max(len(side.grid.names) for side in self._sides) + 2
         tail = smallest_for_row(self._row_max, keys, windows)
         blocks = streams * self._rows_of(page) * BYTES_PER_ROW

@@ -171,8 +171,10 @@ class PagedPart:
     """Rows in a window of a store."""
 
     def __init__(
-        self, blocks: Blocks, store: Store, name: str, *, materialize: str, arrival: str
-    ) -> None:
+        self, blocks: Blocks, store: Store, name: str, *, materialize: str, arrival: str,
+        has_only_runs: bool = False,
+    ) -> None:  # fmt: skip
+        """`has_only_runs`: all rows come sorted, and are put down; the window is of runs."""
         self._blocks = blocks
         self._pool = store.pool
         side = blocks.side
@@ -186,6 +188,8 @@ class PagedPart:
         )
         # Rows that come in a step have pages of their own: in the window, if that is of runs.
         self._new = self.window if isinstance(self.window, SlabWindow) else None
+        if has_only_runs and self._new is not None:
+            self._new.only_runs()
         self._new_from: int | None = None  # the first run of rows that wait for their step
         self._make_new = partial(
             store.window, f"{name} new", schema, on=on, by=by, materialize="slab"

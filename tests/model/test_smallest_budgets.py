@@ -446,9 +446,14 @@ ASKED: dict[str, Callable[..., matwin.Result]] = {
     "ordered pairs": lambda x, **o: matwin.epsilon_join(x, x, on={"t": 1}, ordered=True, **o),
     "fixed": lambda x, **o: matwin.fixed_window_join(x, x, time="t", period=2, on={"t": 1}, **o),
     "window": lambda x, **o: matwin.window_join({"a": x, "b": x}, time="t", windows=1, **o),
+    "merge": lambda x, **o: windows_of(2, x, algorithm="merge", **o),
+    "three streams": lambda x, **o: windows_of(3, x, **o),
+    "four streams": lambda x, **o: windows_of(4, x, materialize="grid", **o),
 }
-LOOSE = ("window",)
-"""Joins that ask for what as many windows again take, which a hot key would need."""
+
+
+def windows_of(streams: int, x: pa.Table, **options: Any) -> matwin.Result:
+    return matwin.window_join(dict.fromkeys("abcd"[:streams], x), time="t", windows=1, **options)
 
 
 @pytest.mark.parametrize("shape", ["wide", "columns"])
@@ -464,9 +469,102 @@ def test_what_is_announced_works_at_once_and_little_less_does_not(name: str, sha
     assert as_bag(found) == as_bag(ASKED[name](rows).read_all())
     assert 0 < report.peak_bytes <= smallest
     assert smallest < 1 << 20 or shape != "wide"
-    for part in () if name in LOOSE else (1.25, 1.5):
+    for part in (1.25, 1.5):
         with pytest.raises(BudgetError):
             ASKED[name](rows, memory=int(smallest / part)).read_all()
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4])
+@pytest.mark.parametrize("by", [None, "k"])
+def test_a_window_join_of_one_hot_key_works_in_what_is_announced(
+    streams: int, by: str | None
+) -> None:
+    """A step over pages needs no windows beside those of the streams, also where every row meets
+    every other one."""
+    rows = pa.table({"t": [0] * 8, "k": [1] * 8, "s": ["x" * 9000] * 8}).slice(0, 12 // streams)
+    rows = pa.concat_tables(
+        [rows, rows.set_column(0, "t", pa.array(np.arange(100, 140)[: len(rows)]))]
+    )
+    sources = dict.fromkeys("abcd"[:streams], rows)
+    asked: dict[str, Any] = {"time": "t", "windows": 1, "by": by, "materialize": "slab"}
+    with pytest.raises(BudgetError) as told:
+        matwin.window_join(sources, memory=SMALLEST, page_size=PAGE, **asked).read_all()
+    smallest = told.value.smallest_bytes
+    found = matwin.window_join(sources, memory=smallest, page_size=PAGE, **asked).read_all()
+    assert as_bag(found) == as_bag(matwin.window_join(sources, **asked).read_all())
+
+
+def test_rows_that_have_met_in_memory_take_nothing_of_what_sorting_may() -> None:
+    """Sorted rows are joined slab by slab until a stretch that meets too much comes: the windows of
+    old rows, which are sorted, are runs."""
+    n = 400
+    t = np.concatenate([np.arange(n), np.full(60, n), n + np.arange(100)])
+    rows = pa.table({"t": t, "s": ["x" * 1000] * len(t)})
+    report, options = Report(), {"time": "t", "windows": 1}
+    found = matwin.window_join(
+        {"a": rows, "b": rows}, memory=SMALLEST, page_size=PAGE, report=report, **options
+    ).read_all()
+    assert any("one walk at the end" in decision for decision in report.decisions)
+    assert report.steps > 1
+    assert as_bag(found) == as_bag(matwin.window_join({"a": rows, "b": rows}, **options).read_all())
+
+
+SHAPES = st.tuples(
+    st.sampled_from([1, 2, 40, 150, 400]), st.sampled_from([0, 100, 3000, 20_000]),
+    st.sampled_from([5, 40, 200]), st.sampled_from([1, 3]),
+)  # fmt: skip
+
+
+@pytest.mark.proof("announced budgets work")
+@settings(max_examples=campaign(8, 400), deadline=None)
+@given(shape=SHAPES, ordered=st.booleans(), asked=st.sampled_from(
+    [("best", h) for h in BEST] + [("all", h) for h in ALL] + [("window", "")])
+)  # fmt: skip
+def test_what_is_announced_works_at_once_whatever_the_rows_are_like(
+    shape: tuple[int, int, int, int], ordered: bool, asked: tuple[str, str]
+) -> None:
+    """Few or very many columns, narrow or wide, with ties or without."""
+    columns, width, count, ties = shape
+    t = np.random.default_rng(columns + width).permutation(count) // ties
+    extra = {f"c{number}": t % 9 for number in range(columns)}
+    x = pa.table({"t": t, "s": ["x" * width] * count, **extra})
+    join, how = asked
+    options: dict[str, Any] = {"on": {"t": 1}, "how": how}
+    if how not in ("", "inner", "full") and ordered:
+        options["ordered"] = True
+
+    def run(budget: int) -> Any:
+        report = Report()
+        if join == "window":
+            found = windows_of(2, x, memory=budget, report=report)
+        else:
+            of = matwin.bestmatch_join if join == "best" else matwin.epsilon_join
+            found = of(x, x, memory=budget, report=report, **options)
+        return within(budget, found, report)
+
+    works_or_says_what_does(run, SMALLEST)
+
+
+@pytest.mark.parametrize("how", ["left", "full"])
+def test_ties_of_an_ordered_join_are_announced_with_the_half_that_orders(how: str) -> None:
+    """Each half of the budget has to be enough: a join that asked for its own half asked for what
+    it had been given."""
+    left = pa.table({"t": np.zeros(2, np.int64), "x": [0, 0]})
+    right = pa.table({"t": np.zeros(6000, np.int64), "x": np.zeros(6000, np.int64)})
+    on, budget = {"t": 1, "x": 1}, 1 << 19
+
+    def run(memory: int) -> Any:
+        report = Report()
+        found = matwin.bestmatch_join(
+            left, right, on=on, how=how, ordered=True, memory=memory, page_size=PAGE,
+            report=report,
+        )  # fmt: skip
+        return within(memory, found, report)
+
+    with pytest.raises(BudgetError, match="half of it each") as told:
+        run(budget)
+    assert told.value.smallest_bytes > budget
+    assert sum(run(told.value.smallest_bytes).values()) >= 12_000
 
 
 def test_halves_that_are_too_small_are_refused_before_they_are_taken_twice() -> None:
