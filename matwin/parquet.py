@@ -32,6 +32,7 @@ from matwin.storage.units import format_size
 from .ipc_layout import ReadAt
 from .parquet_empty import empty_pages, hidden
 from .parquet_footer import Chunk, Damaged, Footer
+from .parquet_levels import contradicts
 from .parquet_pages import DICTIONARY_PAGE, Page, longest_text, pages
 from .places import Place
 from .row_groups import RowGroup
@@ -133,6 +134,7 @@ class Reader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
+        self._check_levels()
         for group in self._groups:
             columns = self._columns(group)
             rows = self._rows(columns)
@@ -140,6 +142,29 @@ class Reader:
                 yield from self._read(group, self._names, rows)
             else:
                 yield from self._by_groups(group, columns, rows)
+
+    def _check_levels(self) -> None:
+        """Refuse columns whose pages show that the schema is wrong about nulls."""
+        group = next((each for each in self._groups if self._footer.rows_of(each)), None)
+        if group is None:
+            return
+        for number in (number for name in self._names for number in self._footer.columns[name]):
+            leaf, chunk = self._footer.leaves[number], self._footer.chunk(group, number)
+            if leaf.optional > 1 or self._footer.levels_are_told_twice(group, number):
+                continue
+            has_levels = leaf.optional > 0
+            is_wrong = False
+            with suppress(ValueError):  # damaged headers: Arrow says it, or the rows will
+                is_wrong = contradicts(
+                    self._read_at, self._pages(chunk), chunk.codec, leaf.bits, has_levels,
+                    self._share.single_bytes,
+                )  # fmt: skip
+            if is_wrong:
+                raise Damaged(
+                    f"its schema says that column {leaf.name!r} "
+                    f"{'may' if has_levels else 'may not'} have nulls, and its pages are written "
+                    "the other way"
+                )
 
     def _rows(self, columns: list[Column]) -> int:
         """How many rows take a portion."""

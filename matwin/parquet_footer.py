@@ -72,6 +72,11 @@ class Leaf:
     def name(self) -> str:
         return b".".join(self.path).decode(errors="replace")
 
+    @property
+    def bits(self) -> int:
+        """Of a plain value; 0 where they differ."""
+        return 1 if self.type == "BOOLEAN" else 8 * self.bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -319,6 +324,12 @@ class Footer:
             has_prefixes=bool(encodings >> PREFIX_ENCODING & 1),
             codec=CODECS[codec] if 0 <= codec < len(CODECS) else "",
         )
+
+    def levels_are_told_twice(self, group: int, leaf: int) -> bool:
+        """Whether counts of its levels fit the schema, so that no page has to be asked."""
+        row = self._chunks[group, leaf].tolist()
+        told = row[f.DEFINED_LEVELS] if row[SEEN] >> f.DEFINED_LEVELS & 1 else 0
+        return told > 1 and told == self.leaves[leaf].optional + 1
 
     def ranges(self, name: str) -> list[RowGroup] | None:
         """The least and greatest numbers of a column in each row group; None where they are not

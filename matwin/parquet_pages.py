@@ -24,6 +24,7 @@ DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS = (2, 8)
 _CODECS = {
     "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4_raw",
+    "LZ4_RAW": "lz4_raw",
 }  # fmt: skip
 _VARINT_BITS = 64
 
@@ -143,14 +144,24 @@ class _Thrift:
         raise IndexError  # lists and maps are not in page headers
 
 
+def unpacked(read_at: ReadAt, page: Page, codec: str) -> bytes | None:
+    """The bytes of a page; None where they can't be unpacked: Hadoop's own LZ4 has the name of
+    another, and of damage Arrow tells later."""
+    data = read_at(page.place, page.size)
+    if codec == "UNCOMPRESSED":
+        return data
+    try:
+        found: bytes = pa.decompress(data, page.unpacked, _CODECS[codec], asbytes=True)
+    except (KeyError, pa.ArrowException, OSError):
+        return None
+    return found
+
+
 def longest_text(read_at: ReadAt, page: Page, codec: str) -> int:
     """The bytes of the longest value of a dictionary of texts; at most its page's."""
-    data = read_at(page.place, page.size)
-    if codec != "UNCOMPRESSED":
-        try:
-            data = pa.decompress(data, page.unpacked, _CODECS[codec], asbytes=True)
-        except (KeyError, pa.ArrowException, OSError):
-            return page.unpacked  # Hadoop's own LZ4 has the same name; damage is found later
+    data = unpacked(read_at, page, codec)
+    if data is None:
+        return page.unpacked
     from .kernels.texts import longest
 
     return int(longest(np.frombuffer(data, np.uint8)))

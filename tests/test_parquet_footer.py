@@ -27,6 +27,7 @@ from matwin.kernels import thrift
 from matwin.parquet_footer import Damaged, Footer
 from matwin.places import Place
 from matwin.storage import kernel
+from matwin.tools import warm
 
 ROWS = 60
 
@@ -280,3 +281,18 @@ def test_a_schema_that_is_too_deep_is_refused() -> None:
     footer = b"\x15\x02\x19\xfc" + size + root + names + leaf + b"\x16\x00\x19\x0c\x00"
     with pytest.raises(Damaged, match="nested more than 256 levels"):
         footer_of(with_footer(footer))
+
+
+def test_warm_compiles_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file's footer, long or short, no join should have to."""
+    read: list[str] = []
+    plain = kernel.Kernel.__call__
+
+    def told(self: Any, *args: Any, **options: Any) -> Any:
+        read.append(self.__name__ + "." + self.__module__)
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(kernel, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(kernel.Kernel, "__call__", told)
+    warm.two_sided()
+    assert "read.matwin.kernels.thrift" in read

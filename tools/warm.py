@@ -15,10 +15,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import matwin
 from matwin.scheduler import MODES, plan
@@ -72,6 +75,10 @@ def two_sided() -> None:
         for how in ("inner", "left", "full"):
             for join in (matwin.bestmatch_join, matwin.epsilon_join):
                 join(table, table, on={"t": 3, "x": 1.0}, how=how, **options).read_all()
+    with TemporaryDirectory() as folder:  # Parquet's footers have a kernel of their own
+        path = str(Path(folder) / "table.parquet")
+        pq.write_table(table, path)
+        matwin.epsilon_join(path, path, on={"t": 3}).read_all()
 
 
 def plans_and_windows() -> None:

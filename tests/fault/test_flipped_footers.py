@@ -5,7 +5,8 @@ an error names the file, and no process ends.
                                                                     flip by flip, to see which
 
 A footer has no checksum.  So a bit may also make another file of it, whose columns have other types
-or other names; whoever reads it sees them.  Such flips are counted, and are few.
+or other names; whoever reads it sees them.  Such flips are counted, and are few.  Whether a column
+has nulls is no such thing: its pages say it too.
 """
 
 from __future__ import annotations
@@ -198,11 +199,16 @@ def answer(way: str, bad: str, good: str) -> list[str]:
         return []
 
 
+def columns_of(source: Any) -> list[str]:
+    """A file's columns; one that is told to have no nulls is no other column for that."""
+    return [f"{field.name}: {field.type}" for field in source.schema]
+
+
 def shape(path: str) -> tuple[list[str], int]:
     """A file's columns and how many rows it has."""
     source = source_of(path, "left")
     first = source.schema.names[:1]
-    return list(map(str, source.schema)), sum(b.num_rows for b in source.batches(first))
+    return columns_of(source), sum(b.num_rows for b in source.batches(first))
 
 
 def outcome(way: str, bad: str, good: str, wanted: list[str], told: list[Any]) -> str:
@@ -217,7 +223,7 @@ def outcome(way: str, bad: str, good: str, wanted: list[str], told: list[Any]) -
         if bad in str(e):
             return "refused"
         problem = f"an error without the file's name: {e}"
-    if list(map(str, source_of(bad, "left").schema)) == told[0]:
+    if columns_of(source_of(bad, "left")) == told[0]:
         return problem
     try:
         return "another file" if shape(bad)[1] == told[1] else problem
