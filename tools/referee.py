@@ -7,12 +7,14 @@
 
 A reader that loses a row or makes a text of nothing would lose it for the join and for the answer
 that it is compared with, if both were given what it reads.  DuckDB says what a file holds, in the
-columns and types that the join has told; what it can't read, or hasn't a type for, our reader does.
+columns and types that the join has told; what it can't read, or hasn't a type for, our reader does,
+and the verdict says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +41,42 @@ _FIELDS = _NUMBERS | {
 }  # fmt: skip
 
 
-def table_of(source: Source) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows of a source, and who has read them."""
+
+    table: pa.Table
+    own: tuple[str, ...] = ()
+    """The files that our reader has read, so that DuckDB knows no more of them than we do."""
+
+
+def rows_of(source: Source) -> Rows:
     """All rows, by DuckDB where they are in files that it reads."""
     inner = source.source if isinstance(source, Stream) else source
     files: Sequence[File] = getattr(inner, "files", ())
     asked = [_asked(file, source.schema) for file in files]
     known = [one for one in asked if one is not None]
     if not files or len(known) < len(asked):
-        return pa.Table.from_batches(source.batches(), source.schema)
+        return _by_us(source, files)
     try:
         with database_in_memory([path for _, path in known]) as database:
             parts = [_read(database, text, path) for text, path in known]
-        return pa.concat_tables(
+        table = pa.concat_tables(
             _fitted(part, file, source.schema) for part, file in zip(parts, files, strict=True)
         )
     except (StoreError, pa.ArrowException):
-        return pa.Table.from_batches(source.batches(), source.schema)
+        return _by_us(source, files)
+    return Rows(table)
+
+
+def table_of(source: Source) -> pa.Table:
+    """The same without who has read them."""
+    return rows_of(source).table
+
+
+def _by_us(source: Source, files: Sequence[File]) -> Rows:
+    table = pa.Table.from_batches(source.batches(), source.schema)
+    return Rows(table, tuple(file.path for file in files) or source.paths)
 
 
 def _read(database: Any, text: str, path: str) -> pa.Table:

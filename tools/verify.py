@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,13 @@ from matwin.streams import Stream
 from .answer import Answer, ordered_answer
 from .answers import tell_answer
 from .compare import Difference, compare
-from .referee import table_of
+from .referee import Rows, rows_of
 from .timed_answer import timed_answer
 from .verify_question import Wanted, wanted_of
 from .verify_sql import sql_of
 from .words import Asked, outputs_of
+
+_FILES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Verification:
     rows: int
     rows_expected: int
     difference: Difference
+    read_by_matwin: tuple[str, ...] = ()
+    """Files that DuckDB has not read itself: a row that our reader loses is missed by neither."""
 
     @property
     def is_equal(self) -> bool:
@@ -70,14 +74,24 @@ class Verification:
         return {
             "is_equal": self.is_equal, "rows": self.rows, "rows_expected": self.rows_expected,
             "missing": self.missing, "extra": self.extra, "misplaced": self.misplaced,
-            "columns": self.difference.columns,
+            "columns": self.difference.columns, "read_by_matwin": list(self.read_by_matwin),
         }  # fmt: skip
 
     def __str__(self) -> str:
         if self.is_equal:
-            return f"equal: DuckDB finds the same rows, {self.rows:,} in all"
+            return f"equal: DuckDB finds the same rows, {self.rows:,} in all{self._reading}"
         head = f"different: {self.rows:,} rows, and {self.rows_expected:,} by DuckDB"
-        return f"{head}\n\n{self.difference}"
+        return f"{head}{self._reading}\n\n{self.difference}"
+
+    @property
+    def _reading(self) -> str:
+        """What DuckDB has not read, in words."""
+        if not (files := self.read_by_matwin):
+            return ""
+        more = len(files) - _FILES_NAMED
+        names = ", ".join(files[:_FILES_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        were = "was" if len(files) == 1 else "were"
+        return f"; {names} {were} read by MatWin, and not by DuckDB"
 
 
 def verify(
@@ -106,13 +120,21 @@ def verify(
         join = matwin.bestmatch_join if best else matwin.epsilon_join
     ours, theirs = verifiable(left, "left"), verifiable(right, "right")
     wanted = wanted_of(join, ours.schema, theirs.schema, arguments)
-    rows = table_of(ours), table_of(theirs)
+    read = [rows_of(ours), rows_of(theirs)]
+    rows = read[0].table, read[1].table
     expected = _expected(*rows, wanted)
     if result is not None:
-        return _judged(table_of(source_of(result, "result")), expected, wanted, cast=True)
+        read.append(rows_of(source_of(result, "result")))
+        return told(_judged(read[2].table, expected, wanted, cast=True), read)
     # A reader has been read by now; what can be read again is joined as it was given.
     given = (left if ours.is_repeatable else rows[0], right if theirs.is_repeatable else rows[1])
-    return _judged(join(*given, **arguments).read_all(), expected, wanted)
+    return told(_judged(join(*given, **arguments).read_all(), expected, wanted), read)
+
+
+def told(verdict: Verification, read: Iterable[Rows]) -> Verification:
+    """The verdict with the files that DuckDB has not read."""
+    files = dict.fromkeys(path for rows in read for path in rows.own)
+    return replace(verdict, read_by_matwin=tuple(files))
 
 
 def verifiable(data: object, name: str) -> Source:

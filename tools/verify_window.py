@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 import matwin
 from matwin.operators.wjoin.join import window_join
 from matwin.sources import Source, source_of
 from matwin.storage.errors import InputError
 from matwin.streams import Stream
 
-from .referee import table_of
-from .verify import Verification, compared, verifiable
+from .referee import Rows, rows_of
+from .verify import Verification, compared, told, verifiable
 from .verify_question import asked_arguments
 from .window_answer import window_answer
 from .window_question import PlainQuestion
@@ -44,6 +42,7 @@ def verify_window_join(
 
     Everything is read into memory, and DuckDB's own memory is not bounded by ``memory=``.
 
+    >>> import pyarrow as pa
     >>> door = pa.table({"t": [1, 60], "who": ["ann", "bob"]})
     >>> desk = pa.table({"t": [4, 90], "who": ["ann", "bob"]})
     >>> seen = pa.table({"who": ["ann"], "door_t": [1], "desk_t": [4]})
@@ -58,16 +57,19 @@ def verify_window_join(
     rows_asked = {name: value for name, value in asked.items() if name not in WAYS}
     schemas = {name: source.schema for name, source in sources.items()}
     question = PlainQuestion.of(schemas, **rows_asked)
-    tables = _tables(streams, sources)
+    read = _read(streams, sources)
+    tables = {name: rows.table for name, rows in read.items()}
     expected = window_answer([tables[name] for name in question.names], question)
     if result is not None:
-        return compared(table_of(source_of(result, "result")), expected, cast=True)
+        found = rows_of(source_of(result, "result"))
+        return told(compared(found.table, expected, cast=True), [*read.values(), found])
     # A reader has been read by now; what can be read again is joined as it was given.
     given = {
         name: data if sources[name].is_repeatable else tables[name]
         for name, data in streams.items()
     }
-    return compared(matwin.window_join(given, **arguments).read_all(), expected)
+    answer = matwin.window_join(given, **arguments).read_all()
+    return told(compared(answer, expected), read.values())
 
 
 def _verifiable(data: object, name: str) -> Source:
@@ -80,10 +82,10 @@ def _verifiable(data: object, name: str) -> Source:
     return source
 
 
-def _tables(streams: Mapping[str, object], sources: Mapping[str, Source]) -> dict[str, pa.Table]:
+def _read(streams: Mapping[str, object], sources: Mapping[str, Source]) -> dict[str, Rows]:
     """The rows of each stream; a source that stands under two names is read once."""
-    read: dict[int, pa.Table] = {}
+    read: dict[int, Rows] = {}
     for name, data in streams.items():
         if id(data) not in read:
-            read[id(data)] = table_of(sources[name])
+            read[id(data)] = rows_of(sources[name])
     return {name: read[id(data)] for name, data in streams.items()}

@@ -4,8 +4,9 @@
                                                         └─────first_rows──▶ a table on a terminal
 
 The format is the one given, or the one a name ends in, also before ``.gz`` and the like.  Text with
-columns (CSV, JSON) has its types inferred from all of its rows.  Rows are counted on their way, so
-that nothing is computed twice.
+columns (CSV, JSON) has its types inferred from all of its rows.  A CSV file with line breaks in
+quotes is read whole by one task, any other in parts.  Rows are counted on their way, so that
+nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -53,11 +54,27 @@ def read(session: SparkSession, path: str, name: str, format: str | None = None)
     if path.startswith(TABLE):
         return session.table(path.removeprefix(TABLE))
     kind = _read_format(path, name, format)
-    reader = session.read.format("csv" if kind == "tsv" else kind)
-    frame = reader.options(**_READ.get(kind, {})).load(path)
+    reader = session.read.format("csv" if kind == "tsv" else kind).options(**_READ.get(kind, {}))
+    if kind in ("csv", "tsv") and _has_quoted_line_breaks(session, path, _READ[kind]):
+        reader = reader.option("multiLine", True)
+    frame = reader.load(path)
     if not frame.schema.fields:
         raise InputError(f"{name}: {path!r} has no columns; check the name and --input-format")
     return frame
+
+
+def _has_quoted_line_breaks(session: SparkSession, path: str, options: dict[str, Any]) -> bool:
+    """Whether a text of a CSV file may go on in the next line.
+
+    Spark reads parts of a file at once by cutting it where any line ends, unless it is told not
+    to.  A line that ends inside of quotes has an odd number of them, or one in the middle of a
+    field, which opens nothing.
+    """
+    line, border = F.col("value"), options.get("sep", ",")
+    quotes = F.length(line) - F.length(F.translate(line, '"', ""))
+    in_field = rf'[^"{border}]"[^"{border}]|^[^"]*[^"{border}]"'
+    lines = session.read.text(path).where((quotes % 2 == 1) | line.rlike(in_field))
+    return not lines.isEmpty()
 
 
 def _read_format(path: str, name: str, format: str | None) -> str:

@@ -69,6 +69,41 @@ def rows_of(folder: Path, kind: str = "parquet") -> pa.Table:
 # ── text ─────────────────────────────────────────────────────────────────────────────────────
 
 
+BROKEN = ["a\nb", "a\r\nb", '"\n"', "\n\n", '5" disk\n5"', 'a,"\t"\nb']
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
+@pytest.mark.parametrize("text", [*BROKEN, 'no break, 5"'])
+def test_line_breaks_in_quotes_are_of_the_text(
+    tmp_path: Path, spark: Any, suffix: str, text: str
+) -> None:
+    """It took the rest of the text for a row of its own."""
+    table = pa.table({"t": range(3), "k": ["x", text, None], "n": [7, None, 9]})
+    write(table.to_reader(), str(tmp_path / f"a.{suffix}"))
+    frame = read(spark, str(tmp_path / f"a.{suffix}"), "left")
+    assert sorted(frame.collect()) == [tuple(row.values()) for row in table.to_pylist()]
+
+
+def test_a_quote_in_the_middle_of_a_field_hides_no_line_break(tmp_path: Path, spark: Any) -> None:
+    """Each line has an even number of quotes."""
+    (tmp_path / "a.csv").write_text('k,v,w\n5" disk,"x\ny",5" disk\n5","x\ny",5"\n')
+    rows = read(spark, str(tmp_path / "a.csv"), "left").collect()
+    assert sorted(rows) == [('5"', "x\ny", '5"'), ('5" disk', "x\ny", '5" disk')]
+
+
+def test_files_without_line_breaks_in_quotes_are_read_in_parts(tmp_path: Path, spark: Any) -> None:
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "64k")
+    try:
+        for text, parts in (("a,b", 2), ("a\nb", 1)):
+            table = pa.table({"t": range(9_000), "k": [text] * 9_000})
+            write(table.to_reader(), str(tmp_path / f"{parts}.csv"))
+            frame = read(spark, str(tmp_path / f"{parts}.csv"), "left")
+            assert (frame.rdd.getNumPartitions() > 1) == (parts > 1)
+            assert frame.count() == 9_000
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_text_has_the_values_that_it_has_embedded(tmp_path: Path, spark: Any, suffix: str) -> None:
     """Null and the empty text apart, quotes and blanks as they are, in what is read and written."""

@@ -22,6 +22,7 @@ from matwin.formats import JsonLines, Parquet
 from matwin.shares import ReadShare
 from matwin.sinks import write
 from matwin.sources import source_of
+from matwin.storage.errors import StoreError
 from matwin.tools import referee
 
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "NA", "nan", " ", "7", 'q"', "a,b", "a\nb", "ö"]))
@@ -116,3 +117,51 @@ def test_what_duckdb_cannot_read_is_read_by_us(tmp_path: Path) -> None:
     (tmp_path / "broken.csv").write_text("t,k\n1,2,3\n")
     with pytest.raises(matwin.InputError, match=r"broken\.csv"):
         matwin.verify(str(tmp_path / "broken.csv"), str(tmp_path / "c.csv.gz"), on={"t": 0})
+
+
+def test_the_verdict_says_who_has_read_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, where DuckDB could not or failed; in windows and of a result as well."""
+    table = pa.table({"t": [1, 2], "n": [1, 2]})
+    packed, plain, arrow = (str(tmp_path / name) for name in ("a.csv.bz2", "b.csv", "c.arrow"))
+    Path(packed).write_bytes(bz2.compress(b"t,n\n1,1\n2,2\n"))
+    write(table.to_reader(), plain)
+    write(table.to_reader(), arrow)
+
+    def told(*sides: Any, **more: Any) -> tuple[str, Any]:
+        verdict = matwin.verify(*sides, on={"t": 0}, **more)
+        assert verdict.is_equal
+        return str(verdict), verdict.as_dict()["read_by_matwin"]
+
+    equal = "equal: DuckDB finds the same rows, 2 in all"
+    assert told(plain, table) == (equal, [])
+    assert told(packed, plain) == (
+        f"{equal}; {packed} was read by MatWin, and not by DuckDB",
+        [packed],
+    )
+    both = f"{equal}; {packed}, {arrow} were read by MatWin, and not by DuckDB"
+    assert told(packed, arrow) == (both, [packed, arrow])
+    assert told(packed, packed)[1] == [packed]
+    windows: dict[str, Any] = {"time": "t", "windows": 1}
+    seen = matwin.verify_window_join({"a": packed, "b": plain}, **windows)
+    assert seen.is_equal and seen.read_by_matwin == (packed,)
+    result = str(tmp_path / "r.arrow")
+    write(matwin.bestmatch_join(plain, plain, on={"t": 0}), result)
+    assert told(plain, plain, result=result)[1] == [result]
+
+    def failing(database: Any, text: str, path: str) -> pa.Table:
+        raise StoreError("no memory")
+
+    monkeypatch.setattr(referee, "_read", failing)
+    assert told(plain, table)[1] == [plain]
+    one = pa.table({"t": [1], "n": [1]})
+    wrong = matwin.verify(
+        plain, table, on={"t": 0}, result=matwin.bestmatch_join(one, one, on={"t": 0})
+    )
+    assert str(wrong).startswith("different: 1 rows, and 2 by DuckDB; ") and plain in str(wrong)
+    files = [str(tmp_path / f"{i}.arrow") for i in range(5)]
+    for file in files:
+        write(one.to_reader(), file)
+    more = str(matwin.verify(files, one, on={"t": 0}))
+    assert more.endswith(f"{files[2]} and 2 more were read by MatWin, and not by DuckDB")
