@@ -145,16 +145,32 @@ class _Thrift:
 
 
 def unpacked(read_at: ReadAt, page: Page, codec: str) -> bytes | None:
-    """The bytes of a page; None where they can't be unpacked: Hadoop's own LZ4 has the name of
-    another, and of damage Arrow tells later."""
+    """The bytes of a page; None where they can't be unpacked: of damage Arrow tells later."""
     data = read_at(page.place, page.size)
     if codec == "UNCOMPRESSED":
         return data
     try:
+        if codec == "LZ4" and (whole := _of_hadoop(data, page.unpacked)) is not None:
+            return whole
         found: bytes = pa.decompress(data, page.unpacked, _CODECS[codec], asbytes=True)
     except (KeyError, pa.ArrowException, OSError):
         return None
     return found
+
+
+def _of_hadoop(data: bytes, size: int) -> bytes | None:
+    """The bytes of LZ4 as Hadoop writes it, and Spark: blocks, each behind what it becomes and what
+    it takes; None where it is the other LZ4, which has the same name."""
+    found: list[bytes] = []
+    at = left = 0
+    while at + 8 <= len(data):
+        whole, packed = (int.from_bytes(data[at + n : at + n + 4], "big") for n in (0, 4))
+        at += 8 + packed
+        left = size - sum(map(len, found)) - whole
+        if at > len(data) or left < 0:
+            return None
+        found.append(pa.decompress(data[at - packed : at], whole, "lz4_raw", asbytes=True))
+    return b"".join(found) if at == len(data) and left == 0 else None
 
 
 def longest_text(read_at: ReadAt, page: Page, codec: str) -> int:

@@ -135,3 +135,41 @@ def test_live_windows_spill_and_lose_nothing() -> None:
     assert told["rows"] > 0
     assert told["counted"] <= BUDGET
     assert told["written"] > 0 == roomy["written"]
+
+
+STEPS = 12
+
+
+def grown(memory: int) -> dict[str, Any]:
+    """What a live join takes beyond what the process had: by twelfths of its rows."""
+    follow("auto", BUDGET)  # compiled, not measured
+    schema = next(stream_rows(0)).schema
+    start, tops, spilled = resident("RssAnon"), [0] * STEPS, 0
+    seen = 0
+
+    def rows(seed: int) -> Iterator[pa.RecordBatch]:
+        nonlocal seen
+        for batch in stream_rows(seed):
+            step = seen * STEPS // (2 * (ROWS // 3))
+            tops[step] = max(tops[step], resident("RssAnon") - start)
+            seen += batch.num_rows
+            yield batch
+
+    report = Report()
+    streams = {n: matwin.stream(rows(i), schema=schema) for i, n in enumerate("ab")}
+    for _ in matwin.window_join(
+        streams, time="t", windows=20_000, by="k", memory=memory, page_size="16KiB", report=report
+    ):
+        spilled = report.pages_written
+    return {"tops": tops, "written": spilled, "counted": report.peak_bytes}
+
+
+@pytest.mark.parametrize("memory", [BUDGET, 2**22])
+def test_a_live_window_takes_its_budget_and_then_no_more(memory: int) -> None:
+    """Memory rises by the budget, until the window is full; it does not rise with its rows."""
+    told = call_in_child(grown, memory)
+    first, later = told["tops"][: STEPS // 2], told["tops"][STEPS // 2 :]
+    assert told["counted"] <= memory
+    assert max(told["tops"]) <= memory + 30 * MB, told
+    assert max(later) <= max(first) + memory // 4 + 8 * MB, told
+    assert told["written"] > 0, told
