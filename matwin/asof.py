@@ -69,7 +69,8 @@ def asof_join(
       side that are exactly as near.
     * `how`: ``"left"`` keeps left rows without a match, ``"inner"`` does not.
     * `suffixes`: what is added to names that both sides have.
-    * `ordered`: False lets the rows of left streams that are not sorted leave in order of time.
+    * `ordered`: False lets the rows of finite left streams that are not sorted leave in order of
+      time.  Live ones leave as they become final, those of a step in the order in which they came.
     * further options, such as `memory`: see `matwin.JoinOptions`.
 
     Rows with a null, NaN or infinity in `on`, or a null in `by`, match nothing.

@@ -100,10 +100,9 @@ class MateLanes:
                 part = pa.RecordBatch.from_arrays([*columns, *numbers], schema=self.lanes.schema)
                 self.lanes.put(part, _edges(lane[some], len(self.starts)))
 
-    def move(self, piece: pa.RecordBatch) -> None:
-        """Take rows of other such lanes."""
-        left = as_numpy(piece.column(ROW))
-        lane = np.searchsorted(self.starts, left, "right") - 1
+    def move(self, piece: pa.RecordBatch, by: str) -> None:
+        """Take rows of other such lanes, by their left or their own numbers."""
+        lane = np.searchsorted(self.starts, as_numpy(piece.column(by)), "right") - 1
         order = _by_lane(lane)
         self.lanes.put(piece.take(arrow(order)), _edges(lane, len(self.starts)))
 

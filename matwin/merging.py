@@ -46,6 +46,7 @@ from .feed import Portion
 from .finality import DONE
 from .latest import Latest, Near
 from .mate_lanes import (
+    MATE,
     PAIR_BYTES,
     MateLanes,
     Mates,
@@ -332,9 +333,8 @@ class Merge:
                 yield from self._divided(lanes, number, start, end, last)
                 return
             for rows in self._of_blocks(start, limit, last):
-                for piece in lanes.taken(number, at_once=1):
-                    with self._pool.reserve(2 * int(piece.nbytes)):
-                        yield from self._joined(rows, Mates.of(piece))
+                for mates in self._by_mate(lanes, number, 0, self._right.blocks[-1].last + 1):
+                    yield from self._joined(rows, mates)
             return
         with self._pool.reserve(2 * size + 32 * lanes.lane(number).rows):
             pieces = list(lanes.taken(number))
@@ -347,6 +347,25 @@ class Merge:
         self, lanes: Lanes, number: int, start: int, limit: int, last: int
     ) -> Iterator[Any]:
         """The same where their matches do not fit, in smaller stretches."""
+        again = self._spread(lanes, number, start, limit, ROW)
+        for at, (begin, until) in enumerate(pairwise([*again.starts.tolist(), limit])):
+            yield from self._emitted(again.lanes, at, begin, until, last)
+        again.lanes.close()
+
+    def _by_mate(self, lanes: Lanes, number: int, start: int, limit: int) -> Iterator[Mates]:
+        """Matches of one left row that do not fit, in the order of their own numbers."""
+        size = lanes.lane(number).message_bytes
+        if size > self._mates and limit - start > 1:
+            again = self._spread(lanes, number, start, limit, MATE)
+            for at, (begin, until) in enumerate(pairwise([*again.starts.tolist(), limit])):
+                yield from self._by_mate(again.lanes, at, begin, until)
+            again.lanes.close()
+        elif size:
+            with self._pool.reserve(2 * size + 32 * lanes.lane(number).rows):
+                yield Mates.of(pa.concat_batches(list(lanes.taken(number))))
+
+    def _spread(self, lanes: Lanes, number: int, start: int, limit: int, by: str) -> MateLanes:
+        """The matches of a lane, in smaller lanes by the left or the right rows' numbers."""
         lane = lanes.lane(number)
         lots = int(1.25 * lane.message_bytes / self._mates) + 1
         ways = max(2, ways_of(lots, fan_out(self._gather)))
@@ -354,10 +373,8 @@ class Merge:
         again = MateLanes(self._store, self._right.schema, starts)
         with self._pool.reserve(4 * max(self._gather, lane.piece_bytes_max)):
             for pieces in taken_together(lanes, number, self._gather // 2):
-                again.move(pa.concat_batches(pieces))
-        for at, (begin, until) in enumerate(pairwise([*starts, limit])):
-            yield from self._emitted(again.lanes, at, begin, until, last)
-        again.lanes.close()
+                again.move(pa.concat_batches(pieces), by)
+        return again
 
     def _of_blocks(self, start: int, limit: int, last: int) -> Iterator[pa.RecordBatch]:
         """The left rows between two numbers that leave in this step, a block at a time."""
