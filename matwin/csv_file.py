@@ -3,7 +3,7 @@
     the first 8 MiB  ─▶  the types of the columns
     blocks           ─▶  rows; a block is larger where a row is, as far as the share has room
 
-A block is 512 KiB at most, and less in small budgets.  It is cut where a record ends (`records.py`)
+A block is 1 MiB at most, and less in small budgets.  It is cut where a record ends (`records.py`)
 and parsed by itself: Arrow's own reader of streams reads 32 blocks ahead, so with rows of 900 KB it
 held 60 MB more, at the same speed.
 
@@ -29,7 +29,7 @@ from .file import COMPRESSED, File
 from .records import Records, blocks
 from .shares import ReadShare
 
-CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**19
+CSV_BLOCK_BYTES_MIN, CSV_BLOCK_BYTES = 2**16, 2**20
 CSV_SAMPLE_BYTES = 8 * 2**20
 _COPIES = 8
 """A row that is longer than a block is there in pieces, joined and as values, and is copied."""
