@@ -13,7 +13,6 @@ Ties all stay.  Rows without an eligible partner are absent unless ``keep_unmatc
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -158,8 +157,8 @@ def _inner(
     explain = partial(explained, join, directions_of(join))
     is_repeatable = left.is_repeatable and right.is_repeatable
     if emit == "final" and is_repeatable and not has_black_boxes(question):
-        untold = replace(own, progress=None, trace=None)
-        first = Join(question, left, right, untold, report=Report())
+        # A copy: what is made again forgets that it is a half, and asks for a half.
+        first = Join(question, left, right, own.untold(), report=Report())
         found = in_left_order(join, _twice(first, join), options, is_whole=False)
         return join.result(found, explain)
     if ordered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -144,6 +145,13 @@ class Options:
     def at(self, memory: int) -> Options:
         """The options with another budget."""
         return replace(self, memory=memory, page_size=self.page_at(memory), trace=None)
+
+    def untold(self) -> Options:
+        """The options, as they are, of a join that nobody is told of."""
+        found = copy(self)
+        object.__setattr__(found, "progress", None)
+        object.__setattr__(found, "trace", None)
+        return found
 
     @property
     def wants_pages(self) -> bool:
