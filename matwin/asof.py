@@ -106,7 +106,8 @@ def asof_question(
     _one_of("how", how, HOWS)
     if not isinstance(on, str | tuple):
         raise InputError(f"on={shown(on)}: an as-of join has one column; give its name, or a pair")
-    far = _distance(tolerance, attributes_of(left, right, {on: None})[0])
+    # Asked with a bound: what is wrong with the column is not the order's fault, but its type's.
+    far = _distance(tolerance, attributes_of(left, right, {on: 0})[0])
     limits = _limits(tolerance, far, direction, allows_exact=allow_exact_matches)
     return Question.of(
         left, right, on={on: limits}, by=by, how="left", best=True,
@@ -119,8 +120,8 @@ def _distance(tolerance: Any, compared: Attribute) -> int | float | None:
     which it was given."""
     if isinstance(tolerance, tuple):
         raise InputError(f"tolerance={shown(tolerance)}: give one amount; direction= says the rest")
-    if tolerance is None or not compared.is_number:
-        return None  # what is wrong with the column is told with the question
+    if tolerance is None:
+        return None
     column = pa.field(compared.name, compared.type)
     if (far := in_units(tolerance, column, rounding=math.floor)) < 0:
         raise InputError(

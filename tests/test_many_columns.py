@@ -19,6 +19,7 @@ import pytest
 from support import call_in_child, resident
 
 import matwin
+from matwin import ways
 from matwin.jsonl import declared_schema, line_of, schema_of
 from matwin.sizes import bytes_at, fixed_bytes
 from matwin.sources import source_of
@@ -120,8 +121,9 @@ def test_rows_of_very_many_columns_wait_as_bytes() -> None:
     assert call_in_child(waiting_rows, 10_000) < 100_000_000
 
 
-def test_few_rows_of_very_many_columns_stay_in_memory() -> None:
+def test_few_rows_of_very_many_columns_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes 400 bytes a column by itself: what is left of two becomes one."""
+    monkeypatch.setattr(ways, "FORCED", "slabs")  # pages would do as well
     many = pa.table([pa.array(np.arange(96))] * 2500, ["t", *(f"c{n}" for n in range(2499))])
     batches, report = many.to_batches(max_chunksize=12), matwin.Report()
     found = matwin.bestmatch_join(batches, batches, on={"t": 0}, memory="8MiB", report=report)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from support import call_in_child, campaign, in_fork
+from support import call_in_child, campaign, drawn_seed, in_fork
 
 import matwin
 from matwin.ipc_layout import is_stream, messages
@@ -284,7 +284,7 @@ def _found(path: str, name: str, way: str, bits: list[int], wanted: Any, told: A
 
 
 def check(kinds: dict[str, Any], folder: Path, ways: list[str], part: int, count: int) -> None:
-    seed = campaign(int.from_bytes(os.urandom(3)), part)
+    seed = campaign(drawn_seed(), part)
     tally, problems = call_in_child(
         try_flips, str(folder), list(kinds), ways, seed, count, timeout=7200
     )
@@ -293,13 +293,15 @@ def check(kinds: dict[str, Any], folder: Path, ways: list[str], part: int, count
     print(json.dumps({"seed": seed, **tally}))
     assert problems == [], (seed, tally)
     assert tried >= count
-    assert tally["same"] > tried // 10 < tally["refused"]
+    if tried >= 60:  # of a few flips all may have hit what matters
+        assert tally["same"] > tried // 10 < tally["refused"]
     assert tally.get("another file", 0) < tried // 30 + 5
 
 
 def some(kinds: dict[str, Any]) -> dict[str, Any]:
     """All kinds, or a few of them where a query for each would take too long."""
-    return dict(random.sample(list(kinds.items()), campaign(3, len(kinds))))
+    chosen = random.Random(drawn_seed()).sample(list(kinds.items()), campaign(3, len(kinds)))
+    return dict(chosen)
 
 
 @pytest.mark.proof("flipped bits in Parquet footers and page headers")

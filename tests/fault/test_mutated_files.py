@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from support import call_in_child, campaign, in_fork
+from support import call_in_child, campaign, drawn_seed, in_fork
 
 import matwin
 from matwin.tools import cli
@@ -185,7 +185,7 @@ def wrong(signal: int, value: tuple[int, str] | None, error: str) -> str:
 @pytest.mark.parametrize("part", range(campaign(1, 10)))
 def test_mutated_files(tmp_path: Path, part: int) -> None:
     count = campaign(120, 1000)
-    first = campaign(int.from_bytes(os.urandom(3)), part * count)
+    first = campaign(drawn_seed(), part * count)
     problems = call_in_child(read_each, str(tmp_path), first, count, timeout=3600)
     proofs.tried(count)
     assert problems == []

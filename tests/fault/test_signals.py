@@ -21,7 +21,7 @@ import proofs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support import call_in_child, campaign
+from support import call_in_child, campaign, drawn_seed
 
 from matwin.tools import cli
 
@@ -185,7 +185,7 @@ def left_behind(folder: str) -> list[str]:
 @pytest.mark.parametrize("part", range(campaign(1, 20)))
 def test_signals_at_random_moments(tmp_path: Path, part: int) -> None:
     count = campaign(16, 100)
-    first = campaign(int.from_bytes(os.urandom(3)), part * count)
+    first = campaign(drawn_seed(), part * count)
     problems = call_in_child(under_fire, str(tmp_path), first, count, timeout=3600)
     proofs.tried(count)
     assert problems == []
